@@ -5,12 +5,16 @@
  * emulated devices, where a task only sleeps for its time. So the order of
  * tasks is the real one's on up to 32 devices, whatever this machine has.
  *
- *     bench/emulate CONFIG.yaml [key=value ...]
+ *     bench/emulate [GROUP] CONFIG.yaml [key=value ...]
  *
- * Prints for each layout the makespan of both; that of a simulation in which
- * tasks take as long as they slept, which a busy machine makes longer than they
- * were to; and how many of the tasks that follow one another on a device did so
- * in the simulation.
+ * Prints for each row of the group the makespan of both; that of a simulation
+ * in which tasks take as long as they slept, which a busy machine makes longer
+ * than they were to; and how many of the tasks that follow one another on a
+ * device did so in the simulation. GROUP is
+ *
+ *     --layouts    layouts on up to 32 devices (the default)
+ *     --completed  training when all samples are complete and when a
+ *                  mini-batch's own are (train.as_completed)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +26,48 @@
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "plan/engine/engine.h"
+#include "plan/lengths.h"
 #include "rt/codelet.h"
 #include "run/predict/recorded.h"
 #include "sched/sched.h"
 
-static const struct row {
+enum { MOST_WORDS = 3 };
+struct row {
     const char *layout;
     int32_t devices;
-} rows[] = {{"dp1", 1},       {"dp2", 2},        {"tp2", 2},
-            {"pp2", 2},       {"dp4", 4},        {"dp2tp2", 4},
-            {"dp2pp2", 4},    {"tp4", 4},        {"dp2pp2,zero=2", 4},
-            {"dp2tp2pp2", 8}, {"dp4tp2pp2", 16}, {"dp4tp4pp2", 32}};
+    const char *word[MOST_WORDS]; /* "key=value" */
+};
+#define PLAIN(layout, devices)                                               \
+    {                                                                        \
+        layout, devices,                                                     \
+        {                                                                    \
+            NULL                                                             \
+        }                                                                    \
+    }
+static const struct row layouts[] = {
+    PLAIN("dp1", 1),       PLAIN("dp2", 2),        PLAIN("tp2", 2),
+    PLAIN("pp2", 2),       PLAIN("dp4", 4),        PLAIN("dp2tp2", 4),
+    PLAIN("dp2pp2", 4),    PLAIN("tp4", 4),        PLAIN("dp2pp2,zero=2", 4),
+    PLAIN("dp2tp2pp2", 8), PLAIN("dp4tp2pp2", 16), PLAIN("dp4tp4pp2", 32)};
+
+/* In turn: the second of two is said to be so many times as fast. */
+#define WHOLE "train.as_completed=false"
+#define EARLY "train.as_completed=true"
+static const struct row completed[] = {{"disaggregated", 4, {WHOLE}},
+                                       {"disaggregated", 4, {EARLY}},
+                                       {"disaggregated", 8, {WHOLE}},
+                                       {"disaggregated", 8, {EARLY}}};
+
+static const struct group {
+    const char *name;
+    const struct row *row;
+    size_t n;
+    int32_t iterations;
+    const char *lengths; /* as weft_lengths_read() */
+    bool pairs;
+} groups[] = {{"--layouts", layouts, WEFT_COUNT(layouts), 1, NULL, false},
+              {"--completed", completed, WEFT_COUNT(completed), 2,
+               "lognormal:10:0.8", true}};
 
 /* Tasks take this much at least: to wake up and to sleep takes a tenth of a
  * millisecond. */
@@ -264,59 +299,114 @@ static double simulate(const struct weft_recording *r, int32_t n_devices,
     return s;
 }
 
-static void record(const char *file, int n, const char *const *word,
-                   const struct row *row, struct weft_recording *out)
+/* Lengths of responses in all iterations; NULL: as long as can be. */
+static int32_t *draw(const struct group *g, const struct weft_trainer *t)
 {
-    const char *all[20];
+    struct weft_lengths lengths;
+    int64_t n = 0;
+    for (int32_t f = 0; f < t->flow.n_fields; f++)
+        if (weft_flow_origin(&t->flow, f) == f)
+            n += weft_run_samples_at(&t->config, &t->flow, f);
+    if (!g->lengths)
+        return NULL;
+    int32_t *out = weft_alloc((size_t) (n * g->iterations), sizeof *out);
+    CHECK(weft_lengths_read(g->lengths, &lengths, &err));
+    for (int64_t i = 0; i < n * g->iterations; i++)
+        out[i] = weft_lengths_draw(&lengths, t->config.seed,
+                                   (int32_t) (i / n), i % n,
+                                   t->config.rollout.max_new_tokens);
+    weft_lengths_release(&lengths);
+    return out;
+}
+
+static void record(const char *file, int n, const char *const *word,
+                   const struct group *g, const struct row *row,
+                   struct weft_recording *out)
+{
+    const char *all[24];
     char layout[64];
+    int n_all = 0;
     struct weft_config config;
     struct weft_plan plan = {0};
     struct weft_trainer *t;
     const struct weft_g_job job = {.n_ranks = 1, .n_devices = row->devices};
-    const struct weft_recorded how = {.rank = -1, .iterations = 1};
     snprintf(layout, sizeof layout, "layout=%s", row->layout);
-    all[0] = layout;
+    all[n_all++] = layout;
+    for (int i = 0; i < MOST_WORDS && row->word[i]; i++)
+        all[n_all++] = row->word[i];
     for (int i = 0; i < n; i++)
-        all[1 + i] = word[i];
-    CHECK(weft_run_config_read(file, 1 + n, all, &config, &err));
+        all[n_all++] = word[i];
+    CHECK(weft_run_config_read(file, n_all, all, &config, &err));
     CHECK(weft_trainer_describe(&config, &job, &plan, &t, &err));
     weft_recording_init(out);
+    int32_t *length = draw(g, t);
+    const struct weft_recorded how = {.rank = -1,
+                                      .iterations = g->iterations,
+                                      .n_total = length,
+                                      .responses = length != NULL};
+    t->n_iterations = g->iterations;
     CHECK(weft_run_record(t, &how, out, &err));
+    weft_free(length);
     plan = t->plan;
     weft_trainer_forget(t);
     weft_plan_release(&plan);
     weft_config_release(&config);
 }
 
+/* Plays and executes a row; returns the seconds of both. */
+static void compare_row(const char *file, int n, const char *const *word,
+                        const struct group *g, const struct row *row,
+                        double *planned_out, double *executed_out)
+{
+    struct weft_recording r;
+    char name[80];
+    record(file, n, word, g, row, &r);
+    size_t n_tasks = (size_t) r.n_tasks;
+    struct weft_span *a = weft_alloc(n_tasks, sizeof *a);
+    struct weft_span *b = weft_alloc(n_tasks, sizeof *b);
+    double planned = simulate(&r, row->devices, NULL, a);
+    double executed = execute(&r, row->devices, b);
+    double order = same_order(&r, row->devices, a, b);
+    double again = simulate(&r, row->devices, b, a);
+    snprintf(name, sizeof name, "%s%s%s", row->layout,
+             row->word[0] ? " " : "", row->word[0] ? row->word[0] : "");
+    printf("%-38s %7d %7lld %10.3f %10.3f %6.1f%% %10.3f %6.1f%% %5.1f%%\n",
+           name, (int) row->devices, (long long) r.n_tasks, planned, executed,
+           100 * (planned / executed - 1), again,
+           100 * (again / executed - 1), 100 * order);
+    fflush(stdout);
+    weft_free(a);
+    weft_free(b);
+    weft_recording_release(&r);
+    *planned_out = planned;
+    *executed_out = executed;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 16) {
-        fprintf(stderr, "usage: emulate CONFIG.yaml [key=value ...]\n");
+    const struct group *g = &groups[0];
+    for (size_t i = 0; argc > 1 && i < WEFT_COUNT(groups); i++)
+        if (strcmp(argv[1], groups[i].name) == 0) {
+            g = &groups[i];
+            argv++;
+            argc--;
+            break;
+        }
+    if (argc < 2 || argc > 16 || argv[1][0] == '-') {
+        fprintf(stderr, "usage: emulate [--layouts | --completed] "
+                        "CONFIG.yaml [key=value ...]\n");
         return 2;
     }
-    printf("%-14s %7s %7s %10s %10s %7s %10s %7s %6s\n", "layout", "devices",
+    printf("%-38s %7s %7s %10s %10s %7s %10s %7s %6s\n", "layout", "devices",
            "tasks", "planned s", "executed s", "error", "as took s", "error",
            "order");
-    for (size_t i = 0; i < WEFT_COUNT(rows); i++) {
-        struct weft_recording r;
-        record(argv[1], argc - 2, (const char *const *) argv + 2, &rows[i],
-               &r);
-        size_t n = (size_t) r.n_tasks;
-        struct weft_span *a = weft_alloc(n, sizeof *a);
-        struct weft_span *b = weft_alloc(n, sizeof *b);
-        double planned = simulate(&r, rows[i].devices, NULL, a);
-        double executed = execute(&r, rows[i].devices, b);
-        double order = same_order(&r, rows[i].devices, a, b);
-        double again = simulate(&r, rows[i].devices, b, a);
-        printf(
-            "%-14s %7d %7lld %10.3f %10.3f %6.1f%% %10.3f %6.1f%% %5.1f%%\n",
-            rows[i].layout, (int) rows[i].devices, (long long) r.n_tasks,
-            planned, executed, 100 * (planned / executed - 1), again,
-            100 * (again / executed - 1), 100 * order);
-        fflush(stdout);
-        weft_free(a);
-        weft_free(b);
-        weft_recording_release(&r);
+    double planned[2], executed[2];
+    for (size_t i = 0; i < g->n; i++) {
+        compare_row(argv[1], argc - 2, (const char *const *) argv + 2, g,
+                    &g->row[i], &planned[i % 2], &executed[i % 2]);
+        if (g->pairs && i % 2 == 1)
+            printf("  %.3f times as fast as planned, %.3f as executed\n",
+                   planned[0] / planned[1], executed[0] / executed[1]);
     }
     return 0;
 }

@@ -74,6 +74,11 @@ bench-simulate: %D%/record %D%/emulate
 	%D%/record --simulate
 	%D%/emulate $(srcdir)/examples/quickstart/ppo.yaml rollout.prompts=8 \
 	    rollout.max_new_tokens=16
+# What training as samples complete gains, simulated and on emulated devices.
+bench-completed: %D%/emulate
+	%D%/emulate --completed $(srcdir)/examples/quickstart/remax.yaml \
+	    rollout.prompts=16 rollout.max_new_tokens=24 \
+	    rollout.chunk_tokens=4 rollout.slots=2
 # Predicted beside measured times of this machine.
 bench_programs += %D%/speed
 %C%_speed_SOURCES = %D%/speed.c %D%/probe.h
@@ -105,5 +110,5 @@ bench-search: %D%/search
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
-.PHONY: bench bench-fusion bench-generate bench-gpu bench-grpo bench-layouts \
+.PHONY: bench bench-completed bench-fusion bench-generate bench-gpu bench-grpo bench-layouts \
 	bench-papers bench-record bench-schedule bench-search bench-simulate bench-tail bench-trust

@@ -108,6 +108,10 @@ static const struct weft_config_key keys[] = {
     KEY_INT("train.mini_batches_ahead", train.mini_batches_ahead, "16", 0,
             WEFT_LOTS - 1, 0,
             "submitted and not ended; 0: all (a task's record has 4 kB)"),
+    KEY_BOOL("train.as_completed", train.as_completed, "false", 0,
+             "on devices apart from generation, a mini-batch trains when its "
+             "own samples are complete, while others are generated "
+             "(FlexRLHF, figure 4)"),
     KEY_BOOL("runtime.overlap", runtime.overlap, "true", 0,
              "generate ahead while the critic trains"),
     KEY_INT("samples_kept", samples_kept, "8", -1, KEY_MANY, 0,

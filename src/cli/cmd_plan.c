@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "job/as_completed.h"
 #include "job/profile.h"
 #include "job/run_config.h"
 #include "plan/strategy.h"
@@ -137,17 +138,35 @@ static int predict(const struct options *o, const struct weft_config *config,
     return rc;
 }
 
-/* Names idle devices, in a line of its own beside the table. */
+/* Prints a line of its own beside the table. */
+static void tell(const struct options *o, const char *what)
+{
+    if (o->json)
+        weft_warn("%s", what);
+    else
+        printf("%s\n\n", what);
+}
+
+/* Names idle devices. */
 static void tell_idle(const struct options *o, const struct weft_plan *plan,
                       const struct weft_plan_needs *needs)
 {
     char idle[400];
-    if (!weft_plan_idle(plan, needs, idle, sizeof idle))
-        return;
-    if (o->json)
-        weft_warn("%s", idle);
-    else
-        printf("%s\n\n", idle);
+    if (weft_plan_idle(plan, needs, idle, sizeof idle))
+        tell(o, idle);
+}
+
+/* Says why training waits for all samples where it was told not to. */
+static void tell_order(const struct options *o,
+                       const struct weft_config *config,
+                       const struct weft_plan *plan,
+                       const struct weft_plan_needs *needs)
+{
+    char why[400];
+    if (!weft_run_trains_as_completed(config, needs->flow, plan, why,
+                                      sizeof why)
+        && why[0])
+        tell(o, why);
 }
 
 static void list_strategies(void)
@@ -435,8 +454,10 @@ static int make(const struct options *o, struct weft_config *config,
         rc = predict(o, config, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
-    if (!rc)
+    if (!rc) {
         tell_idle(o, out, &needs.plan);
+        tell_order(o, config, out, &needs.plan);
+    }
     return rc;
 }
 

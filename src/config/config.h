@@ -221,6 +221,7 @@ struct weft_config {
         bool intra_stage_fusion;    /* false */
         int32_t joined_mini_batches;           /* fused: per schedule; 1 */
         int32_t mini_batches_ahead;            /* 16; 0: all */
+        bool as_completed;                     /* false */
         char *schedule;                        /* fused; NULL: searched */
         enum weft_fuse_search schedule_search; /* once */
         int32_t schedule_evaluations;          /* 0: by schedule size */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 job_sources = \
+	%D%/as_completed.c %D%/as_completed.h \
 	%D%/profile.c %D%/profile.h \
 	%D%/profile_generate.c %D%/profile_inside.h \
 	%D%/profile_memory.c %D%/profile_samples.c \

@@ -66,11 +66,13 @@ static int submit(struct weft_rollout_control *c, int32_t instance,
     int32_t n_admit = 0, n_active = 0;
     for (int32_t s = 0; s < c->gen->n_slots; s++) {
         if (slot[s] < 0 && n_admit < most && c->next < c->n) {
-            const struct weft_sample *sample = &c->sample[c->next];
+            int32_t index = c->order ? c->order[c->next] : c->next;
+            const struct weft_sample *sample = &c->sample[index];
             c->admit[n_admit++] = (struct weft_gen_admit){
-                s, c->next, sample->n_prompt, sample->limit, sample->token};
-            c->has[c->next] = sample->n_prompt;
-            slot[s] = c->next++;
+                s, index, sample->n_prompt, sample->limit, sample->token};
+            c->has[index] = sample->n_prompt;
+            slot[s] = index;
+            c->next++;
         }
         n_active += slot[s] >= 0;
     }
@@ -396,7 +398,9 @@ int weft_rollout_control_init(struct weft_seq *seq,
         .args = *job->args,
         .n = job->n,
         .sample = job->sample,
+        .order = job->order,
         .on_finished = job->on_finished,
+        .on_turn = job->on_turn,
         .ctx = job->ctx,
         .err = err,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),

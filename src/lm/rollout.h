@@ -41,6 +41,11 @@ struct weft_rollout_stats {
 typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
                                struct weft_sample *sample,
                                struct weft_err *err);
+/* Called when a status of an instance, of those of all jobs, has been acted on.
+ * more: others of it come; what has finished by one has left the instance when
+ * the next has come. May insert tasks. */
+typedef int (*weft_rollout_turn_fn)(void *ctx, int32_t instance, bool more,
+                                    struct weft_err *err);
 
 /* Clears the states of all instances. Waits. */
 void weft_rollout_reset(struct weft_g_generate *gen);
@@ -52,7 +57,9 @@ struct weft_rollout_job {
     const struct weft_gen_args *args;
     int32_t n;
     struct weft_sample *sample; /* (n) */
+    const int32_t *order;       /* (n) in which they begin; NULL: their own */
     weft_rollout_fn on_finished;
+    weft_rollout_turn_fn on_turn; /* NULL: none */
     void *ctx;
     /* When the samples that are left go on with fewer of the layout's
      * replicas, and how many (0: as few as their slots and caches allow);

@@ -21,10 +21,11 @@ struct weft_rollout_control {
     int32_t first; /* instance, of those of all jobs */
     int32_t n, next, n_finished;
     struct weft_sample *sample;
-    int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
-    int32_t *in_flight; /* (n_instances): chunks whose status is unread */
-    int32_t *n_read;    /* (n_instances): statuses that were read */
-    int32_t *has;       /* (n) tokens of a sample, as read last */
+    const int32_t *order; /* (n) or NULL */
+    int32_t *slot;        /* (n_instances, n_slots): sample or -1 */
+    int32_t *in_flight;   /* (n_instances): chunks whose status is unread */
+    int32_t *n_read;      /* (n_instances): statuses that were read */
+    int32_t *has;         /* (n) tokens of a sample, as read last */
     struct weft_migration migration;
     struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
                                  first place; NULL: it is their own place */
@@ -36,6 +37,7 @@ struct weft_rollout_control {
     struct weft_work_rows
         *step; /* (args.n_steps) of it: those of the chunk */
     weft_rollout_fn on_finished;
+    weft_rollout_turn_fn on_turn;
     void *ctx;
     struct weft_rollout_stats stats;
     struct weft_err *err;

@@ -145,7 +145,11 @@ static int turn(struct turns *t, bool *told_out)
                  c->args.iteration, own);
     if (t->order && !t->order->follows)
         rc = weft_rollout_order_add(t->order, t->last, t->err);
-    return rc ? rc : weft_rollout_advance(c, own, &t->news->status);
+    if (!rc)
+        rc = weft_rollout_advance(c, own, &t->news->status);
+    return rc || !c->on_turn
+             ? rc
+             : c->on_turn(c->ctx, t->last, c->in_flight[own] > 0, t->err);
 }
 
 static bool going_on(const struct turns *t)

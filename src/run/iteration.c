@@ -62,211 +62,6 @@ struct weft_tile *weft_iteration_rollout(const struct weft_iteration *p,
     return tile ? tile : weft_iteration_home(p, sample, WEFT_FIELD_ROLLOUT);
 }
 
-/* A temporary tile at the first place, where rank 0 reads. */
-static int temp(struct weft_iteration *p, const char *kind, size_t bytes,
-                struct weft_tile **out)
-{
-    struct weft_tile_id id = {"sample", kind, 0, -1, -1, 0};
-    return weft_tile_create_temp(p->t->rt, &id, WEFT_MEM_SAMPLES, bytes, out,
-                                 p->err);
-}
-
-/* ---- Advantages ------------------------------------------------------- */
-
-/* Copies what a sample's calls have made to the first place. */
-static void fetch_results(struct weft_iteration *p, int32_t i,
-                          const struct weft_where *where)
-{
-    struct weft_iteration_sample *x = &p->extra[i];
-    for (int32_t f = 0; f < p->t->flow.n_fields; f++)
-        x->home[f] = weft_g_copy_at(p->copies, p->t->seq, where, x->field[f],
-                                    0);
-}
-
-/* Makes a tile for one of the sample's fields at the first place. */
-static int field_temp(struct weft_iteration *p, int32_t i,
-                      enum weft_field_type type, size_t bytes)
-{
-    struct weft_iteration_sample *x = &p->extra[i];
-    int32_t f = weft_iteration_set(p, i)->of[type];
-    int rc = temp(p, p->t->flow.field[f].name, bytes, &x->field[f]);
-    x->home[f] = x->field[f];
-    return rc;
-}
-
-int32_t weft_iteration_writer(const struct weft_iteration_set *set,
-                              enum weft_field_type type)
-{
-    int32_t i = weft_flow_writer(&set->p->t->flow, set->of[type]);
-    return i > 0 ? i : 0;
-}
-
-/* Where the step that writes a type of field runs. Training waits for it. */
-static struct weft_where where_of(const struct weft_iteration_set *set,
-                                  enum weft_field_type type)
-{
-    return (struct weft_where){.device = -1,
-                               .priority = WEFT_PRIORITY_TRAIN_POLICY,
-                               .call = weft_iteration_writer(set, type),
-                               .iteration = set->p->iteration,
-                               .micro_batch = -1,
-                               .layer = -1};
-}
-
-/* Puts the log-probs of inference in place of a rollout's. */
-static int reread(struct weft_iteration *p, int32_t i)
-{
-    const struct weft_iteration_set *set = weft_iteration_set(p, i);
-    if (set->of[WEFT_FIELD_REREAD] < 0)
-        return 0;
-    struct weft_where where = where_of(set, WEFT_FIELD_REREAD);
-    int rc = field_temp(p, i, WEFT_FIELD_REREAD,
-                        weft_rollout_bytes(p->sample[i].n_total));
-    if (!rc)
-        weft_insert_reread(p->t->seq, &where,
-                           weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT),
-                           weft_iteration_home(p, i, WEFT_FIELD_OLD_LOGP),
-                           weft_iteration_home(p, i, WEFT_FIELD_REREAD));
-    return rc;
-}
-
-/* What is known of sample i before its advantage, and the tiles for its reward
- * from outside and for the advantage. */
-static int begin_advantage(struct weft_iteration *p, int32_t i,
-                           const struct weft_where *where)
-{
-    struct weft_iteration_sample *x = &p->extra[i];
-    const struct weft_sample *s = &p->sample[i];
-    fetch_results(p, i, where);
-    int rc = reread(p, i);
-    if (rc)
-        return rc;
-    /* answers come when rank 0 has read all samples */
-    weft_rt_when(p->t->rt, WEFT_REC_AFTER_SAMPLES);
-    rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
-    if (!rc)
-        rc = weft_external_begin(p->t->seq,
-                                 weft_iteration_home(p, i, WEFT_FIELD_ANSWER),
-                                 where, &x->answer, p->err);
-    weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
-    if (!rc)
-        rc = field_temp(p, i, WEFT_FIELD_ADVANTAGE,
-                        weft_advantage_bytes(s->n_total - s->n_prompt));
-    p->advantage[i] = weft_iteration_home(p, i, WEFT_FIELD_ADVANTAGE);
-    return rc;
-}
-
-/* Lists a sample's scores by reward models, in the order of the graph, as they
- * enter its score. */
-static void list_scores(const struct weft_iteration *p, int32_t i,
-                        struct weft_tile *out[])
-{
-    const struct weft_dataflow *flow = &p->t->flow;
-    const struct weft_iteration_sample *x = &p->extra[i];
-    int32_t set = (int32_t) (weft_iteration_set(p, i) - p->set);
-    for (int32_t f = 0, n = 0; f < flow->n_fields; f++)
-        if (flow->field[f].type == WEFT_FIELD_SCORE && p->set_of[f] == set) {
-            out[n] = x->shaped[n] ? x->shaped[n] : x->home[f];
-            n++;
-        }
-}
-
-int32_t weft_iteration_baseline(const struct weft_iteration *p, int32_t i)
-{
-    const struct weft_dataflow *flow = &p->t->flow;
-    int32_t call = weft_iteration_writer(weft_iteration_set(p, i),
-                                         WEFT_FIELD_ADVANTAGE);
-    int32_t f = weft_flow_field_of(flow, flow->call[call].reads,
-                                   WEFT_FIELD_ADVANTAGE);
-    if (f < 0)
-        return -1;
-    const struct weft_iteration_set *other = &p->set[p->set_of[f]];
-    return other->first + weft_iteration_prompt(p, i) * other->each;
-}
-
-static void by_tokens(struct weft_iteration *p, int32_t i,
-                      const struct weft_where *where,
-                      struct weft_gae_args *args)
-{
-    struct weft_tile *score[WEFT_MAX_REWARDS];
-    int32_t other = weft_iteration_baseline(p, i);
-    list_scores(p, i, score);
-    args->sample = i;
-    weft_insert_gae(p->t->seq, where, args, weft_iteration_rollout(p, i),
-                    weft_iteration_home(p, i, WEFT_FIELD_LOGP),
-                    weft_iteration_home(p, i, WEFT_FIELD_VALUE),
-                    weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score,
-                    p->t->kl_state, other < 0 ? NULL : p->advantage[other],
-                    p->advantage[i]);
-}
-
-/* The n samples from i on, which answer one prompt. */
-static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
-                    const struct weft_where *where,
-                    const struct weft_gae_args *args)
-{
-    struct weft_group_args group = {
-        .kind = weft_algorithm_of(&p->t->config)->group, .reward = *args};
-    struct weft_group_sample *sample = weft_alloc((size_t) n, sizeof *sample);
-    if (!sample)
-        return weft_err_nomem(p->err, "advantages",
-                              (size_t) n * sizeof *sample);
-    group.reward.sample = i;
-    for (int32_t k = 0; k < n; k++) {
-        sample[k] = (struct weft_group_sample){
-            .rollout = weft_iteration_rollout(p, i + k),
-            .ref = weft_iteration_home(p, i + k, WEFT_FIELD_LOGP),
-            .score = weft_iteration_home(p, i + k, WEFT_FIELD_ANSWER),
-            .advantage = p->advantage[i + k]};
-        list_scores(p, i + k, sample[k].model_score);
-    }
-    weft_insert_group_advantage(p->t->seq, where, &group, n, sample,
-                                p->t->kl_state);
-    weft_free(sample);
-    return 0;
-}
-
-/* The set's advantages, from their scores. */
-static int compare(struct weft_iteration *p,
-                   const struct weft_iteration_set *set)
-{
-    struct weft_where where = where_of(set, WEFT_FIELD_ADVANTAGE);
-    struct weft_gae_args args = p->t->settings.reward;
-    bool groups = weft_algorithm_of(&p->t->config)->advantage
-               == WEFT_BY_GROUPS;
-    int32_t end = set->first + set->n;
-    int rc = 0;
-    args.iteration = p->iteration;
-    for (int32_t i = set->first; i < end && !groups; i++)
-        by_tokens(p, i, &where, &args);
-    for (int32_t i = set->first; i < end && groups && !rc; i += set->each)
-        rc = by_group(p, i, set->each, &where, &args);
-    return rc;
-}
-
-static int advantages(struct weft_iteration *p)
-{
-    struct weft_trainer *t = p->t;
-    const struct weft_settings *set = &t->settings;
-    struct weft_where where = where_of(p->set, WEFT_FIELD_ADVANTAGE);
-    int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
-    for (int32_t i = 0; i < p->n_all && !rc; i++)
-        rc = begin_advantage(p, i, &where);
-    if (!rc)
-        rc = weft_iteration_shape_scores(p, &where);
-    for (int32_t k = p->n_sets - 1; k >= 0 && !rc; k--)
-        rc = compare(p, &p->set[k]); /* baselines first */
-    if (rc)
-        return rc;
-    weft_insert_moments(t->seq, &where, set->whiten, p->n, p->advantage,
-                        p->moments);
-    if (p->set->of[WEFT_FIELD_LOGP] >= 0)
-        weft_insert_kl_update(t->seq, &where, set->kl_adaptive,
-                              set->kl_target, set->kl_horizon, p->n,
-                              p->advantage, t->kl_state);
-    return 0;
-}
-
 /* ---- The iteration ---------------------------------------------------- */
 
 /* After an error: completes the tiles that wait for rewards, so that the tasks
@@ -281,8 +76,30 @@ static void give_up(struct weft_iteration *p)
         }
 }
 
+/* The rewards of samples that are due. An error here happens on rank 0 alone,
+ * which continues until all ranks agree on it. */
+static void reward(struct weft_iteration *p)
+{
+    bool first = weft_world_rank() == 0 || p->t->recorded;
+    if (first && p->set->of[WEFT_FIELD_ANSWER] >= 0
+        && weft_iteration_rewards(p)) {
+        weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
+        give_up(p);
+    }
+}
+
+int weft_iteration_judge(struct weft_iteration *p)
+{
+    int rc = weft_iteration_advantages(p);
+    if (!rc)
+        reward(p);
+    return rc;
+}
+
 static void iteration_free(struct weft_iteration *p)
 {
+    weft_iteration_train_release(p);
+    weft_iteration_early_release(p);
     for (int32_t i = 0; p->sample && p->extra && i < p->n_all; i++) {
         struct weft_iteration_sample *x = &p->extra[i];
         for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
@@ -410,6 +227,18 @@ void weft_iteration_forget(struct weft_trainer *t)
     t->next = NULL;
 }
 
+/* Generates an iteration's samples. */
+static int generate(struct weft_iteration *p)
+{
+    int rc = 0;
+    if (weft_trainer_as_completed(p->t)) {
+        rc = weft_iteration_early_init(p);
+        if (!rc)
+            rc = weft_iteration_keep_weights(p);
+    }
+    return rc ? rc : weft_iteration_generate(p);
+}
+
 /* Takes the samples that were generated during the last iteration, or
  * generates them now. */
 static int begin(struct weft_trainer *t, struct weft_iteration **out,
@@ -421,25 +250,26 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
         (*out)->err = err;
         return 0;
     }
-    if (t->flow.staleness > 0 && t->iteration > 0 && !t->recorded
-        && !t->ahead && weft_world_rank() == 0)
+    if (t->flow.staleness > 0 && t->iteration > 0 && !t->recorded && !t->ahead
+        && weft_world_rank() == 0)
         weft_warn("iteration %d is generated with the newest weights: the "
                   "run had ended before it, so its samples are not in the "
                   "checkpoint",
                   t->iteration + 1);
     int rc = iteration_create(t, t->iteration, out, err);
-    return rc ? rc : weft_iteration_generate(*out);
+    return rc ? rc : generate(*out);
 }
 
 /* Whether the next iteration's generation begins in this one. With staleness it
  * needs no new weights, and checkpoints contain its samples (run/ahead.h). Else
  * it needs the actor's new weights, but not the critic's, so it runs during the
  * critic's training; inference on samples from the data needs neither. It does
- * not begin before a checkpoint then. */
+ * not begin before a checkpoint then, nor where training begins with it: that
+ * belongs to its own turn. */
 static bool is_ahead(const struct weft_trainer *t)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
-    if (done >= t->n_iterations)
+    if (done >= t->n_iterations || weft_trainer_as_completed(t))
         return false;
     return t->flow.staleness > 0
         || (t->config.runtime.overlap && (every == 0 || done % every != 0)
@@ -454,7 +284,10 @@ static int keep_weights(struct weft_trainer *t, struct weft_err *err)
     if (t->flow.staleness == 0 || !is_ahead(t))
         return 0;
     int rc = iteration_create(t, t->iteration + 1, &t->next, err);
-    return rc ? rc : weft_iteration_keep_weights(t->next);
+    if (rc)
+        return rc;
+    t->next->stale = true;
+    return weft_iteration_keep_weights(t->next);
 }
 
 static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
@@ -503,19 +336,17 @@ static int follow(struct weft_iteration *p)
  * as weft_iteration_train() waits for mini-batches, which need them. */
 static int submit(struct weft_iteration *p)
 {
+    bool judges = p->set->of[WEFT_FIELD_ADVANTAGE] >= 0;
+    weft_iteration_early_release(p);
     int rc = weft_iteration_refill(p);
-    if (!rc && p->set->of[WEFT_FIELD_ADVANTAGE] >= 0)
-        rc = advantages(p);
+    if (!rc && judges)
+        rc = weft_iteration_advantages(p);
+    if (!rc && judges)
+        rc = weft_iteration_sum_up(p);
     if (!rc && p->n_sets > 1 && p->set[1].of[WEFT_FIELD_KL] >= 0)
         rc = weft_iteration_kl(p);
-    /* An error here happens on rank 0 alone, which continues until all ranks
-     * agree on it. */
-    bool first = weft_world_rank() == 0 || p->t->recorded;
-    if (!rc && first && p->set->of[WEFT_FIELD_ANSWER] >= 0
-        && weft_iteration_rewards(p)) {
-        weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
-        give_up(p);
-    }
+    if (!rc)
+        reward(p);
     if (!rc)
         rc = keep_weights(p->t, p->err);
     if (!rc)

@@ -27,6 +27,7 @@ struct weft_iteration_sample {
                                                    of their key; NULL: as
                                                    they are */
     bool encoded; /* its texts were, for the calls that read them */
+    bool judged;  /* its advantage was submitted */
     bool fetched; /* what its score is made of is at the first place */
     bool scored;  /* rank 0 has its rewards that are not models */
     struct weft_external *answer; /* fills the rewards' field; NULL once
@@ -74,6 +75,19 @@ struct weft_iteration_update {
     enum weft_loss loss;
 };
 
+/* Mini-batches that train while others are generated (iteration_early.c). */
+struct weft_iteration_early {
+    int32_t *needed; /* (n_all) the first mini-batch that needs the sample, or
+                        their number */
+    int32_t *left;   /* (mini-batches + 1) samples of `needed` that have not
+                        left their instances */
+    int32_t *leaves; /* (n_all) the instance which a sample that has ended
+                        leaves; -1: none */
+    int32_t *order;  /* (n_all) of each set: in which samples begin */
+    int32_t n;       /* mini-batches that were submitted */
+    bool *due;       /* (n_all) samples that these need; NULL: all */
+};
+
 struct weft_iteration {
     struct weft_trainer *t;
     int32_t iteration;
@@ -85,9 +99,9 @@ struct weft_iteration {
     struct weft_iteration_sample *extra; /* (n_all) */
     const struct weft_run_prompt **prompt; /* (n_all) */
     int64_t first_prompt; /* prompts that the run drew before */
-    bool stale; /* the first round has weights that lack the last update */
-    int32_t round;        /* of generation, from 0 */
-    int32_t *index;       /* (n_all) the samples of the round, by sets ... */
+    bool stale;    /* the first round has weights that lack the last update */
+    int32_t round; /* of generation, from 0 */
+    int32_t *index; /* (n_all) the samples of the round, by sets ... */
     struct weft_sample *round_sample; /* (n_all) ... while it lasts */
     int32_t n_refilled;               /* prompts that were replaced */
     /* lengths as in struct weft_recorded, noted for a replay */
@@ -98,7 +112,12 @@ struct weft_iteration {
     struct weft_tile *kl;         /* KTO's */
     struct weft_tile **advantage; /* (n_all) in index order */
     struct weft_iteration_update
-        update[WEFT_MAX_ROLES];       /* of trained roles */
+        update[WEFT_MAX_ROLES]; /* of trained roles */
+    struct weft_iteration_training
+        *training;     /* in progress; NULL: it has not begun, or ended */
+    bool as_completed; /* mini-batches train as their samples complete ... */
+    int32_t n_early;   /* so many while others were generated */
+    struct weft_iteration_early early;
     struct weft_iteration_text *text; /* (n_all) from the rewards on */
     double (*part)[WEFT_MAX_REWARDS]; /* (n_all) unweighted rewards */
     struct weft_iteration_call call[WEFT_MAX_CALLS];
@@ -143,8 +162,16 @@ float weft_iteration_inv_temperature(const struct weft_config *config);
 int32_t weft_iteration_writer(const struct weft_iteration_set *set,
                               enum weft_field_type type);
 
+/* Whether a sample is among those whose advantages and rewards are computed
+ * now: all are, once generation has ended. */
+WEFT_INLINE bool weft_iteration_due(const struct weft_iteration *p,
+                                    int32_t sample)
+{
+    return !p->early.due || p->early.due[sample];
+}
+
 /* Keeps the weights of trained roles as they are now for the iteration's
- * generation and inference, whatever is trained before. */
+ * generation and inference, whatever is trained meanwhile. */
 int weft_iteration_keep_weights(struct weft_iteration *p);
 /* Whether a call infers with weights that the run trains, and so with such. */
 bool weft_iteration_keeps(const struct weft_iteration *p, int32_t call);
@@ -170,6 +197,8 @@ int weft_iteration_calls_keep(struct weft_iteration *p);
 /* Adds a sample whose tokens are there, or on their way, to the micro-batches
  * of all calls whose results it lacks; full micro-batches are submitted. */
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
+/* Submits the micro-batches that samples wait in, however small. */
+int weft_iteration_calls_flush(struct weft_iteration *p);
 /* Submits the remaining micro-batches, and closes the views of the calls'
  * weights. */
 int weft_iteration_calls_end(struct weft_iteration *p);
@@ -187,11 +216,40 @@ void weft_iteration_text_clear(struct weft_iteration_text *text);
  * others for rank 0. */
 int weft_iteration_retokenise(struct weft_iteration *p);
 
-/* Submits all epochs and mini-batches of actor and critic: one mini-batch of
- * each alternately, or both fused into one schedule. Waits while more than
- * train.mini_batches_ahead of them have not ended; so the rewards must be
- * computed before. */
+/* Submits the advantages of samples that are due; and, when all were, what is
+ * computed of all: moments, the KL controller's update. */
+int weft_iteration_advantages(struct weft_iteration *p);
+int weft_iteration_sum_up(struct weft_iteration *p);
+/* The advantages, and the rewards that are not models. */
+int weft_iteration_judge(struct weft_iteration *p);
+
+/* Begins with nothing trained, before generation: which mini-batch needs which
+ * samples first. */
+int weft_iteration_early_init(struct weft_iteration *p);
+/* Forgets it: all samples are due from now on. */
+void weft_iteration_early_release(struct weft_iteration *p);
+/* Notes that a sample has ended. */
+void weft_iteration_early_add(struct weft_iteration *p, int32_t sample);
+/* As weft_rollout_turn_fn: submits the mini-batches whose samples have left
+ * their instances, with what these samples lack. */
+int weft_iteration_early_turn(struct weft_iteration *p, int32_t instance,
+                              bool more);
+
+/* The samples in an epoch's order, order (n), and the range of mini-batch k in
+ * it. */
+void weft_iteration_permute(const struct weft_iteration *p, int32_t epoch,
+                            uint32_t *order);
+struct weft_range weft_iteration_mini_batch(const struct weft_iteration *p,
+                                            int32_t k);
+/* Submits all epochs and mini-batches of actor and critic that were not before:
+ * one mini-batch of each alternately, or both fused into one schedule. Waits
+ * while more than train.mini_batches_ahead of them have not ended; so the
+ * rewards must be computed before. */
 int weft_iteration_train(struct weft_iteration *p);
+/* Submits the next mini-batch of each, in the first epoch, and waits for
+ * none. */
+int weft_iteration_train_next(struct weft_iteration *p);
+void weft_iteration_train_release(struct weft_iteration *p);
 void weft_iteration_update_release(struct weft_iteration_update *update);
 
 /* Submits the normalising and clipping of reward models' scores. */

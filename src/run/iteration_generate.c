@@ -26,7 +26,16 @@ static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
     p->sample[i] = *s;
     p->n_total[(int64_t) p->round * p->n_all + i] = s->n_total;
     p->extra[i].field[set->field] = s->rollout;
+    weft_iteration_early_add(p, i);
     return weft_iteration_calls_add(p, i);
+}
+
+static int on_turn(void *ctx, int32_t instance, bool more,
+                   struct weft_err *err)
+{
+    const struct weft_iteration_set *set = ctx;
+    (void) err;
+    return weft_iteration_early_turn(set->p, instance, more);
 }
 
 /* A recorded sample's tokens in this round; 0: it is not generated in it. */
@@ -125,7 +134,6 @@ static int open_view(struct weft_iteration_set *s, bool keep)
 int weft_iteration_keep_weights(struct weft_iteration *p)
 {
     int rc = 0;
-    p->stale = true;
     for (int32_t k = 0; k < p->n_sets && !rc; k++)
         if (weft_run_inserts(p->t, p->set[k].call))
             rc = open_view(&p->set[k], true);
@@ -160,6 +168,14 @@ static int take(struct weft_iteration_set *s)
     return rc;
 }
 
+/* Where mini-batches train as they complete, the first one's samples begin
+ * first. */
+static const int32_t *order_of(const struct weft_iteration_set *s)
+{
+    const int32_t *order = s->p->early.order;
+    return order ? order + s->first : NULL;
+}
+
 /* Generates the round's samples of all sets at the same time. */
 static int roll_out(struct weft_iteration *p)
 {
@@ -183,8 +199,10 @@ static int roll_out(struct weft_iteration *p)
                                                   .n = s->n_round,
                                                   .sample = p->round_sample
                                                           + s->first,
+                                                  .order = order_of(s),
                                                   .migrate = when_of(s),
                                                   .on_finished = on_finished,
+                                                  .on_turn = on_turn,
                                                   .ctx = s};
         weft_rollout_reset(&p->t->gen[s->call]);
         if (!s->policy.model)

@@ -298,6 +298,15 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
     return rc;
 }
 
+int weft_iteration_calls_flush(struct weft_iteration *p)
+{
+    int rc = 0;
+    for (int32_t k = 0; k < p->n_calls && !rc; k++)
+        if (!p->call[k].length)
+            rc = flush(p, &p->call[k]);
+    return rc;
+}
+
 int weft_iteration_calls_end(struct weft_iteration *p)
 {
     int rc = 0;

@@ -431,6 +431,23 @@ static void report_micro_batches(const struct measured *c)
                      c->rows * p->t->settings.epochs / n);
 }
 
+/* Seconds from the first task of training to the last of generation; 0: it
+ * began later. */
+static double began_early(const struct weft_iteration *p)
+{
+    double trains = INFINITY, generates = 0;
+    for (int32_t c = 1; c < p->t->flow.n_calls; c++) {
+        const struct weft_call_time *x = &p->time[c];
+        if (x->n_tasks == 0)
+            continue;
+        if (p->t->flow.call[c].kind == WEFT_GENERATE)
+            generates = fmax(generates, x->last_s);
+        else if (weft_flow_trains(&p->t->flow, c))
+            trains = fmin(trains, x->first_s);
+    }
+    return fmax(generates - trains, 0);
+}
+
 /* A step on the data's samples takes the time of its turn. */
 static void report_speed(const struct measured *c, bool generates)
 {
@@ -458,6 +475,10 @@ static void report_speed(const struct measured *c, bool generates)
                      (double) p->rollout.n_tail_turns
                          / (double) weft_max64(p->rollout.n_turns, 1));
     weft_metrics_set(m, "gen/staleness", p->stale);
+    if (p->as_completed) {
+        weft_metrics_set(m, "train/early_mini_batches", p->n_early);
+        weft_metrics_set(m, "train/began_early", began_early(p));
+    }
     weft_metrics_set(m, "gen/migrated", p->rollout.n_moved);
     weft_metrics_set(m, "gen/freed_instances", p->rollout.n_freed);
     if (offloads(p->t)) {

@@ -14,7 +14,7 @@ static int32_t list_new(const struct weft_iteration *p, int32_t *index,
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_all; i++) {
         const struct weft_iteration_text *text = &p->text[i];
-        if (p->extra[i].scored)
+        if (p->extra[i].scored || !weft_iteration_due(p, i))
             continue;
         index[n] = i;
         sample[n++] = (struct weft_reward_sample){
@@ -62,7 +62,8 @@ int weft_iteration_rewards(struct weft_iteration *p)
     size_t n = (size_t) p->n_all;
     if (t->recorded) /* only rank 0 waits here; the others go on */
         return 0;
-    p->rewards.start_s = weft_rt_clock_s(t->rt);
+    if (p->rewards.start_s == 0)
+        p->rewards.start_s = weft_rt_clock_s(t->rt);
     double(*shaped)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *shaped);
     int rc = shaped ? weft_iteration_score(p)
                     : weft_err_nomem(p->err, "rewards", n * sizeof *shaped);
@@ -71,6 +72,8 @@ int weft_iteration_rewards(struct weft_iteration *p)
         weft_rewards_shape(t->rewards, p->n_all, shaped);
     }
     for (int32_t i = 0; i < p->n_all && !rc; i++) {
+        if (!p->extra[i].answer)
+            continue;
         double score = weft_rewards_sum(t->rewards, shaped[i]);
         weft_external_complete(p->extra[i].answer, &score, sizeof score);
         p->extra[i].answer = NULL;

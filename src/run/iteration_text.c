@@ -46,7 +46,7 @@ int weft_iteration_texts(struct weft_iteration *p)
         return weft_err_nomem(p->err, "texts",
                               (size_t) p->n_all * sizeof *p->text);
     for (int32_t i = 0; i < p->n_all && !rc; i++)
-        if (!p->text[i].there) {
+        if (!p->text[i].there && weft_iteration_due(p, i)) {
             rc = decode(p, i, &p->text[i]);
             p->text[i].there = true;
         }

@@ -82,7 +82,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .priority = policy || fused ? WEFT_PRIORITY_TRAIN_POLICY
                                             : WEFT_PRIORITY_TRAIN,
                 .iteration = p->iteration,
-                .moments = policy ? p->moments : NULL,
+                .moments = policy && t->settings.whiten ? p->moments : NULL,
                 .most = weft_run_bounds(t) ? &out->most : NULL,
             },
         .order = weft_alloc(n, sizeof *out->order),
@@ -113,7 +113,8 @@ static void training_release(struct training *r)
  * while others are still inferred; of which, is another matter in every
  * iteration. So where any iteration's memory is asked for, the first of several
  * steps does not wait for what inference makes, but for what comes when all
- * samples have been generated. */
+ * samples have been generated, or as soon as it can where mini-batches train as
+ * they complete. */
 static struct weft_tile *input_of(const struct training *r,
                                   const struct one_step *o, int32_t k,
                                   enum weft_field_type type)
@@ -121,7 +122,8 @@ static struct weft_tile *input_of(const struct training *r,
     struct weft_tile *tile = weft_iteration_field(r->p, k, type);
     struct weft_tile *answer = weft_iteration_field(r->p, k,
                                                     WEFT_FIELD_ANSWER);
-    return tile && answer && o->any && !r->policy ? answer : tile;
+    bool before = !r->policy || r->p->as_completed;
+    return tile && answer && o->any && before ? answer : tile;
 }
 
 /* Sets the tiles and numbers of the step's samples that its tasks read. */
@@ -237,6 +239,23 @@ static void gate_next(struct training *r, int32_t n,
 
 /* ---- Steps -------------------------------------------------------------- */
 
+void weft_iteration_permute(const struct weft_iteration *p, int32_t epoch,
+                            uint32_t *order)
+{
+    weft_rng_permutation(p->t->config.seed, WEFT_RNG_MINIBATCH,
+                         (uint32_t) p->iteration, (uint32_t) epoch,
+                         (uint32_t) p->n, order);
+}
+
+struct weft_range weft_iteration_mini_batch(const struct weft_iteration *p,
+                                            int32_t k)
+{
+    int64_t n = p->n, parts = p->t->settings.mini_batches;
+    int32_t first = (int32_t) (n * k / parts);
+    return (struct weft_range){first,
+                               (int32_t) (n * (k + 1) / parts) - first};
+}
+
 /* Learning rate of optimizer step `step` (from 0) out of n_steps. */
 static float lr_at(const struct weft_optimizer_config *o, int64_t step,
                    int64_t n_steps)
@@ -271,21 +290,18 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                       struct one_step *o)
 {
     struct weft_iteration *p = r->p;
-    const struct weft_config *c = &p->t->config;
     int32_t parts = p->t->settings.mini_batches;
-    int32_t a = (int32_t) ((int64_t) p->n * k / parts);
-    int32_t b = (int32_t) ((int64_t) p->n * (k + 1) / parts);
+    struct weft_range of = weft_iteration_mini_batch(p, k);
+    uint32_t *index = r->order + of.first;
     if (k == 0)
-        weft_rng_permutation(c->seed, WEFT_RNG_MINIBATCH,
-                             (uint32_t) p->iteration, (uint32_t) e,
-                             (uint32_t) p->n, r->order);
-    qsort(r->order + a, (size_t) (b - a), sizeof *r->order, by_index);
+        weft_iteration_permute(p, e, r->order);
+    qsort(index, (size_t) of.n, sizeof *index, by_index);
     *o = (struct one_step){.train = r->train,
-                           .n = b - a,
+                           .n = of.n,
                            .any = weft_run_bounds(p->t) && e + k == 0
                                && p->t->settings.epochs * parts > 1,
-                           .index = r->order + a,
-                           .pack = r->pack + a};
+                           .index = index,
+                           .pack = r->pack + of.first};
     o->train.loss.exact_first = p->t->settings.exact && r->policy && e == 0
                              && k == 0 && !p->stale;
     o->train.adamw = adamw_at(r->model->optim, r->model->steps,
@@ -351,46 +367,89 @@ static void open_window(struct weft_trainer *t, int32_t n)
         weft_seq_wait_lot(t->seq, lot - ahead);
 }
 
-/* Submits all epochs and mini-batches of n models, fused or alternately. The
- * actor's tasks have priority on devices that both models use. */
-static int train(struct training r[], int32_t n, bool fused)
-{
-    struct weft_trainer *t = r->p->t;
-    int32_t all = t->settings.mini_batches, joined = r->n_steps, n_open = 0;
-    int rc = 0;
-    for (int32_t e = 0; e < t->settings.epochs && !rc; e++)
-        for (int32_t k = 0; k < all && !rc; k += joined) {
-            int32_t count = joined < all - k ? joined : all - k;
-            open_window(t, n_open++);
-            if (fused)
-                rc = steps(r, n, e, k, count);
-            for (int32_t i = 0; i < n && !fused && !rc; i++)
-                rc = steps(&r[i], 1, e, k, count);
-        }
-    return rc;
-}
+/* Where it is: epoch and mini-batch are those that are submitted next. */
+struct weft_iteration_training {
+    struct training model[WEFT_MAX_ROLES];
+    int32_t n;
+    bool fused;
+    int32_t epoch, mini_batch;
+    int32_t n_windows;
+};
 
 /* The policy learns nothing during the critic's warm-up. */
-int weft_iteration_train(struct weft_iteration *p)
+static int begin(struct weft_iteration *p)
 {
     const struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
-    struct training r[WEFT_MAX_ROLES] = {{.p = NULL}};
+    struct weft_iteration_training *x = weft_alloc(1, sizeof *x);
     bool warm = p->iteration >= t->settings.warmup;
-    int32_t n = 0;
     int rc = 0;
+    if (!x)
+        return weft_err_nomem(p->err, "training", sizeof *x);
+    p->training = x;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
         if (weft_flow_trains(&t->flow, i) && weft_run_inserts(t, i)
             && (warm || t->flow.call[i].role != 0)) {
-            rc = training_init(p, i, &r[n++]);
+            rc = training_init(p, i, &x->model[x->n++]);
             if (!rc)
-                rc = gate_init(&r[n - 1]);
+                rc = gate_init(&x->model[x->n - 1]);
         }
-    if (!rc && n > 0)
-        rc = train(r, n, warm && c->train.intra_stage_fusion);
-    for (int32_t i = 0; i < n; i++)
-        training_release(&r[i]);
+    x->fused = warm && t->config.train.intra_stage_fusion;
+    if (x->n == 0)
+        x->epoch = t->settings.epochs;
     return rc;
+}
+
+/* Submits the next mini-batches of all models, fused or one after the other.
+ * The actor's tasks have priority on devices that both models use. */
+static int submit_next(struct weft_iteration *p)
+{
+    struct weft_iteration_training *x = p->training;
+    int32_t all = p->t->settings.mini_batches;
+    int32_t joined = x->model[0].n_steps, k = x->mini_batch;
+    int32_t count = joined < all - k ? joined : all - k;
+    int rc = 0;
+    /* the first epoch may train while samples are generated */
+    if (p->as_completed && x->epoch == 0)
+        weft_rt_when(p->t->rt, WEFT_REC_EARLY);
+    if (x->fused)
+        rc = steps(x->model, x->n, x->epoch, k, count);
+    for (int32_t i = 0; i < x->n && !x->fused && !rc; i++)
+        rc = steps(&x->model[i], 1, x->epoch, k, count);
+    weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
+    x->mini_batch += count;
+    if (x->mini_batch == all) {
+        x->mini_batch = 0;
+        x->epoch++;
+    }
+    return rc;
+}
+
+int weft_iteration_train_next(struct weft_iteration *p)
+{
+    int rc = p->training ? 0 : begin(p);
+    bool any = !rc && p->training->epoch < p->t->settings.epochs;
+    return any ? submit_next(p) : rc;
+}
+
+int weft_iteration_train(struct weft_iteration *p)
+{
+    int rc = p->training ? 0 : begin(p);
+    while (!rc && p->training->epoch < p->t->settings.epochs) {
+        struct weft_iteration_training *x = p->training;
+        if (!p->as_completed || x->epoch > 0)
+            open_window(p->t, x->n_windows++);
+        rc = submit_next(p);
+    }
+    weft_iteration_train_release(p);
+    return rc;
+}
+
+void weft_iteration_train_release(struct weft_iteration *p)
+{
+    for (int32_t i = 0; p->training && i < p->training->n; i++)
+        training_release(&p->training->model[i]);
+    weft_free(p->training);
+    p->training = NULL;
 }
 
 void weft_iteration_update_release(struct weft_iteration_update *u)

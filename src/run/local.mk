@@ -7,7 +7,9 @@ run_sources = \
 	%D%/gpu_products.c %D%/gpu_products.h \
 	%D%/info.c %D%/info.h \
 	%D%/iteration.c %D%/iteration.h \
+	%D%/iteration_advantage.c \
 	%D%/iteration_data.c \
+	%D%/iteration_early.c \
 	%D%/iteration_generate.c \
 	%D%/iteration_infer.c \
 	%D%/iteration_metrics.c \

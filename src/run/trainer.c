@@ -275,10 +275,12 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
             rc = weft_auto_plan(t, &needs.plan, &t->plan, err);
     } else if (!rc && t->plan.n_nodes == 0)
         rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
-    char idle[400];
-    if (!rc && t->rt && weft_world_rank() == 0
-        && weft_plan_idle(&t->plan, &needs.plan, idle, sizeof idle))
-        weft_warn("%s", idle);
+    char why[400];
+    bool tells = !rc && t->rt && weft_world_rank() == 0;
+    if (tells && weft_plan_idle(&t->plan, &needs.plan, why, sizeof why))
+        weft_warn("%s", why);
+    if (tells)
+        weft_trainer_tell_order(t);
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
         if (weft_flow_placed(&t->flow, i))
             rc = weft_g_layout_init(&t->job, &model_of(t, i)->arch.shape,

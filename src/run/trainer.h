@@ -172,6 +172,10 @@ WEFT_INLINE const struct weft_g_model *weft_trainer_weights(
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
 void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);
 
+/* Whether its mini-batches train as their samples complete. */
+bool weft_trainer_as_completed(const struct weft_trainer *t);
+/* Warns where they do not, though the configuration says so. */
+void weft_trainer_tell_order(const struct weft_trainer *t);
 int weft_iteration_run(struct weft_trainer *t, struct weft_err *err);
 /* The prompts that finished iterations have drawn. */
 int64_t weft_trainer_drawn(const struct weft_trainer *t);

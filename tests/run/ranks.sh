@@ -167,6 +167,16 @@ rm -r t4/checkpoints/iteration-000003
 # shellcheck disable=SC2086
 ppo 2 t4 $stale || complain "2 ranks go on with staleness: $?"
 same t4 t1
+# Mini-batches train on a rank while others generate.
+early="train.as_completed=true ppo.whiten_advantages=false runtime.devices=1 \
+rollout.slots=2 rollout.chunk_tokens=1"
+# shellcheck disable=SC2086
+ppo 1 e1 $early || complain "1 rank, as completed: $?"
+# shellcheck disable=SC2086
+ppo 4 e4 $early layout=disaggregated || complain "4 ranks, as completed: $?"
+same e4 e1
+grep -q '"train/early_mini_batches": [1-9]' e4/metrics.jsonl ||
+    complain "no mini-batch trained early"
 # Reference and a reward model offloaded, each rank keeps what it computes with.
 judge="reward=[{type: model, model: $dir/one/checkpoints/iteration-000004/critic}]"
 ppo 1 j1 runtime.devices=1 "$judge" || complain "a reward model, 1 rank: $?"

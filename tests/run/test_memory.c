@@ -316,6 +316,30 @@ static void test_memory_stale(void)
     }
 }
 
+/* Mini-batches train while others are generated, with kept weights. */
+static void test_memory_as_completed(void)
+{
+    static const char *const words[][3] = {
+        {"rollout.slots=2"},
+        {"runtime.place=device", "rollout.slots=3"},
+        {"runtime.place=device", "ppo.mini_batches=4",
+         "ppo.recompute_logprobs=true"}};
+    for (size_t i = 0; i < WEFT_COUNT(words); i++) {
+        char name[32];
+        const char *all[12] = {"runtime.devices=4",
+                               "layout=disaggregated",
+                               "train.as_completed=true",
+                               "ppo.whiten_advantages=false",
+                               "reward=[{type: length, target: 4}]",
+                               "rollout.chunk_tokens=1",
+                               "iterations=2"};
+        for (int k = 0; k < 3 && words[i][k]; k++)
+            all[k + 7] = words[i][k];
+        snprintf(name, sizeof name, "completed-%zu", i);
+        compare_run(name, all, false);
+    }
+}
+
 static void test_memory_uniform(void)
 {
     for (size_t i = 0; i < WEFT_COUNT(uniform); i++) {
@@ -523,6 +547,7 @@ WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
            {"test_memory_moved", test_memory_moved},
            {"test_memory_stale", test_memory_stale},
+           {"test_memory_as_completed", test_memory_as_completed},
            {"test_memory_sharded", test_memory_sharded},
            {"test_memory_overlap", test_memory_overlap},
            {"test_memory_mixed", test_memory_mixed},

@@ -54,10 +54,15 @@ static int note_length(void *ctx, const struct weft_reward_sample *sample,
     return fixture_reward(NULL, sample, score_out, err);
 }
 
-/* Lengths of the run's samples, also of those generated ahead. */
+/* Lengths of the run's samples, also of those generated ahead; where no
+ * callback noted them, those that the run has kept. */
 static void read_lengths(struct weft_trainer *t, struct lengths *l)
 {
     const struct weft_config *c = &t->config;
+    for (int32_t k = 0; l->n == 0 && k < t->replays.n; k++)
+        memcpy(l->n_total + (size_t) k * (size_t) l->all,
+               t->replays.kept[k].n_total,
+               (size_t) l->all * sizeof *l->n_total);
     for (int32_t k = 0; k < l->n; k++) {
         int32_t i = k % l->all;
         int32_t prompt = i < SAMPLES ? i / c->rollout.samples_per_prompt
@@ -210,6 +215,10 @@ static void test_same(void)
         {"runtime.devices=4", "layout=disaggregated", "rollout.staleness=1",
          "runtime.place=device"},
         {"runtime.devices=4", "layout=dp2pp2,zero=3", "rollout.staleness=1"},
+        {"runtime.devices=4", "layout=disaggregated",
+         "train.as_completed=true", "ppo.whiten_advantages=false",
+         "reward=[{type: length, target: 4}]", "rollout.chunk_tokens=1",
+         "rollout.slots=2"},
         {"runtime.devices=2", "rollout.slots=2", "rollout.chunk_tokens=3"},
         {"runtime.devices=1", "rollout.kv_blocks=4"},
         {"runtime.devices=4", "layout=dp2pp2,zero=2"},

@@ -169,6 +169,7 @@ int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
     if (fused)
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;
     c->train.intra_stage_fusion = false;
+    c->train.as_completed = c->train.as_completed && !fused;
     fill_batch(&most);
     c->checkpoint.every = 0;
     c->epochs = 0; /* whole batches */

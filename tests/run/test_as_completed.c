@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * train.as_completed: mini-batches that train while others are generated give
+ * the bits of those that wait for all, and where they must wait a sentence
+ * says why.
+ */
+#include "run_fixture.h"
+
+#include "job/as_completed.h"
+
+static struct fixture fixture;
+
+/* Rewards by rules, nothing over all samples; lengths differ. */
+static const char *const common[] = {
+    "iterations=3",
+    "ppo.whiten_advantages=false",
+    "reward=[{type: length, target: 4}, {type: regex, pattern: '[a-m]'}]",
+    "rollout.max_new_tokens=40",
+    "rollout.chunk_tokens=2",
+    "rollout.samples_per_prompt=1",
+    "rollout.prompts=16",
+    "ppo.mini_batches=4",
+    "rollout.temperature=1.5",
+};
+
+#define EARLY "train.as_completed=true"
+#define APART "layout=disaggregated"
+/* Every device has a place: weights are copied between them. */
+#define PLACES "runtime.place=device"
+
+static const char *const *with(const char *const *more)
+{
+    static const char *all[WEFT_COUNT(common) + 12];
+    size_t n = WEFT_COUNT(common);
+    memcpy(all, common, sizeof common);
+    while (*more)
+        all[n++] = *more++;
+    all[n] = NULL;
+    return all;
+}
+
+/* Returns the largest number of mini-batches that trained early. */
+static double run(const char *name, const char *const *more, int n_steps)
+{
+    struct weft_trainer *t = fixture_open(&fixture, name, with(more));
+    double most = -1, x;
+    while (n_steps-- > 0 && !weft_trainer_done(t)) {
+        fixture_steps(t, 1);
+        if (!weft_trainer_metric(t, "train/early_mini_batches", &x)
+            && x > most)
+            most = x;
+        if (!weft_trainer_metric(t, "actor/first_ratio_abs_dev_max", &x))
+            CHECK(x == 0);
+    }
+    weft_trainer_close(t);
+    return most;
+}
+
+static void compare(const char *name, const char *with_name)
+{
+    CHECK(weft_hash_equal(fixture_hash(&fixture, name, 3),
+                          fixture_hash(&fixture, with_name, 3)));
+}
+
+static void test_make(void)
+{
+    const char *plain[] = {"runtime.devices=1", NULL};
+    fixture_make(&fixture);
+    CHECK(run("whole", plain, 3) == -1);
+}
+
+static void test_layouts(void)
+{
+    static const struct row {
+        const char *word[7];
+        bool early;
+    } row[] = {{{"runtime.devices=4", APART}, true},
+               {{"runtime.devices=4", APART, PLACES}, true},
+               {{"runtime.devices=4", APART, "rollout.slots=3",
+                 "train.mini_batches_ahead=1"},
+                true},
+               {{"runtime.devices=8", APART, PLACES, "rollout.slots=2",
+                 "rollout.inter_stage_fusion=true", "rollout.remaining=0.5"},
+                true},
+               {{"runtime.devices=4", APART, "rollout.staleness=0",
+                 "ppo.recompute_logprobs=true", PLACES},
+                true},
+               /* in these training waits */
+               {{"runtime.devices=2"}, false},
+               {{"runtime.devices=4", "layout=dp2tp2,zero=2"}, false}};
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        const char *word[9] = {EARLY};
+        char name[32];
+        for (int k = 0; k < 7 && row[i].word[k]; k++)
+            word[k + 1] = row[i].word[k];
+        snprintf(name, sizeof name, "layout-%zu", i);
+        double early = run(name, word, 3);
+        CHECK(row[i].early ? early > 0 : early == -1);
+        compare(name, "whole");
+    }
+}
+
+/* A sample waits for those that it is compared with. */
+static void test_groups(void)
+{
+    static const char *const algorithm[] = {"grpo", "remax"};
+    static const char *const file[] = {"actor/model",
+                                       "optimizer/actor/exp_avg"};
+    const char *yaml = "seed: 5\n"
+                       "run_dir: unset\n"
+                       "data: {path: prompts.jsonl}\n"
+                       "model: {actor: model, reference: model}\n"
+                       "actor: {lr: 1e-3}\n"
+                       "checkpoint: {every: 0, dtype: f32}\n";
+    struct weft_err err;
+    struct fixture own = fixture;
+    snprintf(own.config, sizeof own.config, "%s/own.yaml", own.dir);
+    REQUIRE_OK(weft_file_write(own.config, yaml, strlen(yaml), &err), err);
+    for (size_t a = 0; a < WEFT_COUNT(algorithm); a++)
+        for (int early = 0; early < 2; early++) {
+            char word[64], name[64];
+            const char *more[] = {
+                word,
+                early ? APART : "layout=dp1",
+                early ? "runtime.devices=4" : "runtime.devices=1",
+                early ? EARLY : "runtime.overlap=true",
+                a == 0 ? "rollout.samples_per_prompt=2" : "seed=5",
+                "ppo.mini_batches=8",
+                "rollout.slots=3",
+                NULL};
+            snprintf(word, sizeof word, "algorithm=%s", algorithm[a]);
+            snprintf(name, sizeof name, "%s-%d", algorithm[a], early);
+            struct weft_trainer *t = fixture_open(&own, name, with(more));
+            double x = -1, most = 0;
+            while (!weft_trainer_done(t)) {
+                fixture_steps(t, 1);
+                (void) weft_trainer_metric(t, "train/early_mini_batches", &x);
+                most = x > most ? x : most;
+            }
+            weft_trainer_close(t);
+            CHECK(!early || most > 0);
+        }
+    for (size_t a = 0; a < WEFT_COUNT(algorithm); a++) {
+        char name[2][64];
+        for (int early = 0; early < 2; early++)
+            snprintf(name[early], sizeof name[0], "%s-%d", algorithm[a],
+                     early);
+        CHECK(weft_hash_equal(fixture_hash_of(&own, name[0], 3, 2, file),
+                              fixture_hash_of(&own, name[1], 3, 2, file)));
+    }
+}
+
+static void test_resumed(void)
+{
+    const char *first[] = {"runtime.devices=4", APART, EARLY,
+                           "checkpoint.every=1", NULL};
+    const char *then[] = {"runtime.devices=2", EARLY, "checkpoint.every=1",
+                          NULL};
+    CHECK(run("resumed", first, 2) > 0);
+    CHECK(run("resumed", then, 1) == -1);
+    compare("resumed", "whole");
+    CHECK(run("resumed-2", then, 1) == -1);
+    CHECK(run("resumed-2", first, 2) > 0);
+    compare("resumed-2", "whole");
+}
+
+static void test_why(void)
+{
+    static const struct row {
+        const char *word[5], *why;
+    } row[] = {
+        {{"runtime.devices=4", APART, "ppo.whiten_advantages=true"},
+         "ppo.whiten_advantages"},
+        {{"runtime.devices=4", APART, "rollout.staleness=1"},
+         "rollout.staleness"},
+        {{"runtime.devices=4", APART,
+          "reward=[{type: length, target: 4, normalize: batch}]"},
+         "reward.normalize"},
+        {{"runtime.devices=4", APART, "reward=[{type: callback}]"},
+         "a callback"},
+        {{"runtime.devices=2"}, "device 0 generates and trains"},
+        {{"runtime.devices=2", "layout=pp2", "train.intra_stage_fusion=true"},
+         "train.intra_stage_fusion"}};
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        const char *word[7] = {EARLY};
+        char name[32], why[400];
+        for (int k = 0; k < 5 && row[i].word[k]; k++)
+            word[k + 1] = row[i].word[k];
+        snprintf(name, sizeof name, "why-%zu", i);
+        struct weft_trainer *t = fixture_open(&fixture, name, with(word));
+        CHECK(!weft_run_trains_as_completed(&t->config, &t->flow, &t->plan,
+                                            why, sizeof why));
+        CHECK(strstr(why, row[i].why) != NULL);
+        weft_trainer_close(t);
+    }
+}
+
+static void test_remove(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/as_completed", {"make", test_make}, {"layouts", test_layouts},
+           {"groups", test_groups}, {"resumed", test_resumed},
+           {"why", test_why}, {"remove", test_remove})
