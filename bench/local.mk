@@ -44,12 +44,8 @@ endif
 bench-gpu: $(bench_gpu) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/gpu.sh
 # The last samples of generation, with fusion and without.
-bench_programs += %D%/tail
-%C%_tail_SOURCES = %D%/tail.c %D%/check.h
-%C%_tail_CPPFLAGS = $(STARPU_CPPFLAGS)
-%C%_tail_LDADD = $(weft_libs)
 EXTRA_DIST += %D%/tail.sh
-bench-tail: %D%/tail weft$(EXEEXT)
+bench-tail: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
 %C%_papers_SOURCES = %D%/papers.c %D%/made.h %D%/check.h

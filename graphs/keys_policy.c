@@ -27,6 +27,10 @@ static const struct weft_config_key keys[] = {
                "text of any length that ends a response that has it"),
     KEY_BOOL("rollout.ignore_eos", rollout.ignore_eos, "false", KEY_NUM,
              "end-of-sequence tokens end no response (for measurements)"),
+    KEY_STRING(
+        "rollout.lengths", rollout.lengths, NULL, KEY_NUM,
+        "for measurements: responses end after so many tokens at most; "
+        "as 'weft simulate --lengths', such as lognormal:100:0.8"),
     KEY_INT("rollout.slots", rollout.slots, "32", 1, 65536, 0,
             "sequences decoded together, per device"),
     KEY_INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, 0,
@@ -41,15 +45,24 @@ static const struct weft_config_key keys[] = {
              "texts whose prompts begin alike compute that part once and "
              "share its blocks of the KV cache"),
     KEY_BOOL("rollout.inter_stage_fusion", rollout.inter_stage_fusion,
-             "false", 0,
+             "false", WEFT_KEY_OPENS,
              "the last samples go on with few replicas, the others are free "
-             "for inference (RLHFuse)"),
-    KEY_DOUBLE("rollout.remaining", rollout.remaining, "0", 0, 0.95, 0,
+             "for inference (RLHFuse); when, and with how many, is chosen by "
+             "simulating the last iterations (keys costs, cluster), or said: "
+             "{remaining: 20%, instances: 2}"),
+    KEY_DOUBLE("rollout.remaining", rollout.remaining, "0", 0, 0.95,
+               WEFT_KEY_SHARE | WEFT_KEY_SAYS_HOW,
                "inter_stage_fusion: the share of the samples that is left "
-               "then; 0: 0.2 (RLHFuse, figure 9)"),
-    KEY_INT("rollout.instances", rollout.instances, "0", 0, 1e6, 0,
+               "then; 0: chosen, or 0.2 (RLHFuse, figure 9) without costs or "
+               "where rollout.instances is given"),
+    KEY_INT("rollout.instances", rollout.instances, "0", 0, 1e6,
+            WEFT_KEY_SAYS_HOW,
             "inter_stage_fusion: replicas that go on, or more where their "
-            "slots or KV caches are too small; 0: half of them"),
+            "slots or KV caches are too small; 0: chosen, or half of them "
+            "without costs or where rollout.remaining is given"),
+    KEY_PATH("rollout.decisions", rollout.decisions, WEFT_KEY_SAYS_HOW,
+             "inter_stage_fusion: the decisions.jsonl of another run, which "
+             "decides for this one"),
     KEY_INT("rollout.staleness", rollout.staleness, "0", 0, 1, KEY_NUM,
             "1: while an iteration trains, the next one's samples are "
             "generated, and inferred by trained models, with the weights "
@@ -259,7 +272,14 @@ static int check_remaining(const struct weft_config *c, struct weft_err *err)
 {
     const char *name = c->rollout.remaining > 0 ? "rollout.remaining"
                      : c->rollout.instances > 0 ? "rollout.instances"
+                     : c->rollout.decisions     ? "rollout.decisions"
                                                 : NULL;
+    if (c->rollout.decisions
+        && (c->rollout.remaining > 0 || c->rollout.instances > 0))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'rollout.decisions' says when samples move, and "
+                            "so does '%s': leave one out",
+                            name);
     if (name && !c->rollout.inter_stage_fusion)
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' says when samples move to fewer replicas: "

@@ -164,6 +164,7 @@ struct weft_config {
         float top_p;                /* 1 */
         char *stop;                 /* NULL; a string that ends a response */
         bool ignore_eos;            /* false */
+        char *lengths;              /* NULL; plan/lengths.h */
         int32_t slots;              /* sequences decoded together, 32 */
         int32_t chunk_tokens;       /* decode steps per task, 16 */
         int32_t prefill_tokens;     /* prompt rows per step, 256 */
@@ -172,6 +173,7 @@ struct weft_config {
         bool inter_stage_fusion;    /* false */
         double remaining;           /* share of the samples; 0: a fifth */
         int32_t instances;          /* 0: half of the replicas */
+        char *decisions;            /* NULL; a run's decisions.jsonl */
         int32_t staleness;          /* updates that samples may lack; 0 */
     } rollout;
 

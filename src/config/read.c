@@ -123,6 +123,34 @@ static int give(struct reader *r, const char *name,
     return 0;
 }
 
+/* A map in the place of a bool: keys of its group that say how. */
+static int walk_how(struct reader *r, const struct weft_yaml *map,
+                    const char *of)
+{
+    char name[MAX_NAME];
+    int group = (int) (strrchr(of, '.') - of), rc = 0;
+    for (size_t i = 0; i < map->n && !rc; i++) {
+        snprintf(name, sizeof name, "%.*s.%.100s", group, of, map->key[i]);
+        int k = find(r, name);
+        if (k >= 0 && r->list.key[k]->flags & WEFT_KEY_SAYS_HOW) {
+            rc = give(r, name, map->child[i], false);
+            continue;
+        }
+        snprintf(name, sizeof name, "%.100s.%.100s", of, map->key[i]);
+        rc = unknown(r, map->child[i], name);
+    }
+    return rc;
+}
+
+static int give_one(struct reader *r, const char *name,
+                    const struct weft_yaml *node)
+{
+    int k = find(r, name), rc = give(r, name, node, false);
+    bool opens = !rc && r->list.key[k]->flags & WEFT_KEY_OPENS
+              && node->type == WEFT_YAML_MAP;
+    return opens ? walk_how(r, node, name) : rc;
+}
+
 static int walk(struct reader *r, const struct weft_yaml *map,
                 const char *prefix)
 {
@@ -147,7 +175,7 @@ static int walk(struct reader *r, const struct weft_yaml *map,
         if (strcmp(name, "reward") == 0)
             r->reward = child;
         else if (!is_group(r, name))
-            rc = give(r, name, child, false);
+            rc = give_one(r, name, child);
         else if (!weft_yaml_is_null(child))
             rc = walk(r, child, name);
         if (rc)

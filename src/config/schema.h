@@ -38,7 +38,12 @@ enum weft_key_type {
 enum {
     WEFT_KEY_NUMBERS = 1 << 24, /* results depend on it: may not change on
                                    resume */
-    WEFT_KEY_REQUIRED = 1 << 25
+    WEFT_KEY_REQUIRED = 1 << 25,
+    /* of a bool: it may be a map of keys of its group that say how, which is
+     * true; and of these keys */
+    WEFT_KEY_OPENS = 1 << 26,
+    WEFT_KEY_SAYS_HOW = 1 << 27,
+    WEFT_KEY_SHARE = 1 << 28 /* of a double: "20%" is 0.2 */
 };
 
 struct weft_config_key {

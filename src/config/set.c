@@ -73,6 +73,27 @@ static int check_range(const struct weft_config_key *k,
                          k->min, k->max, node->text);
 }
 
+/* A real number; of a share also percent. */
+static int read_double(const struct weft_config_key *k,
+                       const struct weft_yaml *node, double *out,
+                       struct weft_err *err)
+{
+    char text[32];
+    struct weft_yaml number = *node;
+    size_t n = node->type == WEFT_YAML_SCALAR ? strlen(node->text) : 0;
+    bool percent = k->flags & WEFT_KEY_SHARE && n > 1 && n < sizeof text
+                && node->text[n - 1] == '%';
+    if (percent) {
+        memcpy(text, node->text, n - 1);
+        text[n - 1] = 0;
+        number.text = text;
+    }
+    int rc = weft_yaml_double(&number, k->name, out, err);
+    if (!rc && percent)
+        *out /= 100;
+    return rc;
+}
+
 static int set_number(const struct weft_config_key *k,
                       const struct weft_yaml *node, void *at,
                       struct weft_err *err)
@@ -91,7 +112,7 @@ static int set_number(const struct weft_config_key *k,
                              k->name, k->words, k->min, k->max, node->text);
     bool whole = k->type == WEFT_KEY_INT || k->type == WEFT_KEY_SEED;
     int rc = whole ? weft_yaml_int(node, k->name, &i, err)
-                   : weft_yaml_double(node, k->name, &x, err);
+                   : read_double(k, node, &x, err);
     if (!rc)
         rc = check_range(k, node, whole ? (double) i : x, err);
     if (rc)
@@ -215,6 +236,10 @@ int weft_config_set(const struct weft_config_key *k,
     int index, rc;
     switch (k->type) {
     case WEFT_KEY_BOOL:
+        if (k->flags & WEFT_KEY_OPENS && node->type == WEFT_YAML_MAP) {
+            *(bool *) at = true;
+            return 0;
+        }
         return weft_yaml_bool(node, k->name, at, err);
     case WEFT_KEY_ENUM:
         rc = find_word(k, node, &index, err);

@@ -27,6 +27,16 @@ int32_t weft_run_samples_at(const struct weft_config *c,
                                                    : weft_run_samples(c);
 }
 
+int32_t weft_run_samples_all(const struct weft_config *c,
+                             const struct weft_dataflow *flow)
+{
+    int32_t n = 0;
+    for (int32_t f = 0; f < flow->n_fields; f++)
+        if (weft_flow_origin(flow, f) == f)
+            n += weft_run_samples_at(c, flow, f);
+    return n;
+}
+
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err)
 {

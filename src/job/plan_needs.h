@@ -19,6 +19,10 @@ int32_t weft_run_samples(const struct weft_config *config);
 int32_t weft_run_samples_at(const struct weft_config *config,
                             const struct weft_dataflow *flow, int32_t field);
 
+/* Samples of an iteration, of all sets. */
+int32_t weft_run_samples_all(const struct weft_config *config,
+                             const struct weft_dataflow *flow);
+
 /* The dataflow graph of the configuration's algorithm. Errors: those of
  * weft_flow_check(). */
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,

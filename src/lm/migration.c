@@ -5,6 +5,11 @@
 
 #include "base/alloc.h"
 
+int32_t weft_migration_replicas(const struct weft_g_generate *gen)
+{
+    return (int32_t) weft_min64(gen->layout.plan.dp, gen->n_instances);
+}
+
 int weft_migration_check(int32_t instances, const char *call, int32_t dp,
                          struct weft_err *err)
 {
@@ -18,18 +23,19 @@ int weft_migration_check(int32_t instances, const char *call, int32_t dp,
 }
 
 int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
-                        const struct weft_overlap_when *when,
+                        const struct weft_migration_when *when,
                         struct weft_migration *out, struct weft_err *err)
 {
-    int32_t replicas = (int32_t) weft_min64(gen->layout.plan.dp,
-                                            gen->n_instances);
+    int32_t replicas = weft_migration_replicas(gen);
     int32_t each = gen->n_instances / replicas;
     *out = (struct weft_migration){
         .n_replicas = when->share > 0 ? replicas : 1,
         .remaining = (int32_t) floor(when->share * n + 1e-9),
         .instances = when->instances,
-        .slots = each * gen->n_slots,
+        .most_batch = each * gen->n_slots,
         .room_tokens = (int64_t) each * gen->n_pages * WEFT_PAGE_TOKENS};
+    if (when->most_batch > 0 && when->most_batch < out->most_batch)
+        out->most_batch = when->most_batch;
     if (out->n_replicas == 1)
         return 0;
     out->stays = weft_alloc((size_t) replicas, sizeof *out->stays);
@@ -45,13 +51,13 @@ void weft_migration_release(struct weft_migration *m)
     weft_free(m->to);
 }
 
-/* A step takes as long with one sample as with all slots in use, and more
- * samples take none. */
+/* A step takes as long with one sample as with the most that a replica takes
+ * on, and twice as long with more: so that is BS_max. */
 static double step_s(void *ctx, int32_t n, double n_tokens)
 {
     const struct weft_migration *m = ctx;
     (void) n_tokens;
-    return n <= m->slots ? 1 : 2;
+    return n <= m->most_batch ? 1 : 2;
 }
 
 /* Samples that move are always read again. */
@@ -60,6 +66,34 @@ static double prefill_s(void *ctx, int32_t n, double n_tokens)
     (void) ctx;
     (void) n;
     (void) n_tokens;
+    return 0;
+}
+
+void weft_migrated_release(struct weft_migrated *m)
+{
+    weft_free(m->stay);
+    weft_free(m->moved);
+    *m = (struct weft_migrated){.n_stay = 0};
+}
+
+static int note(struct weft_migration *m, int32_t n_left,
+                const struct weft_migrate_left *left, const int32_t *sample,
+                struct weft_err *err)
+{
+    struct weft_migrated *log = m->log;
+    weft_migrated_release(log);
+    log->stay = weft_alloc((size_t) m->n_replicas, sizeof *log->stay);
+    log->moved = weft_alloc((size_t) n_left, sizeof *log->moved);
+    if (!log->stay || !log->moved)
+        return weft_err_nomem(err, "samples that move", (size_t) n_left * 12);
+    log->n_left = n_left;
+    for (int32_t i = 0; i < m->n_replicas; i++)
+        if (m->stays[i])
+            log->stay[log->n_stay++] = i;
+    for (int32_t k = 0; k < n_left; k++)
+        if (m->to[sample[k]] >= 0)
+            log->moved[log->n_moved++] = (struct weft_moved_sample){
+                sample[k], left[k].instance, m->to[sample[k]]};
     return 0;
 }
 
@@ -86,6 +120,8 @@ int weft_migration_decide(struct weft_migration *m, int32_t n_left,
     m->remaining = n_left - 1;
     for (int32_t k = 0; k < n_left && m->decided; k++)
         m->to[sample[k]] = m->stays[left[k].instance] ? -1 : d.to[k];
+    if (m->decided && m->log)
+        rc = note(m, n_left, left, sample, err);
     weft_free(d.to);
     weft_free(d.reads);
     return rc;

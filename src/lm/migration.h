@@ -9,18 +9,44 @@
 #define WEFT_LM_MIGRATION_H
 
 #include "graphs/calls/calls.h"
-#include "plan/fusion/overlap.h"
+#include "plan/fusion/migrate.h"
+
+/* What moved. */
+struct weft_moved_sample {
+    int32_t sample, from, to; /* replicas */
+};
+struct weft_migrated {
+    int32_t n_left;        /* samples, when it was decided */
+    int32_t n_stay, *stay; /* replicas that went on; 0: nothing moved */
+    int32_t n_moved;
+    struct weft_moved_sample *moved; /* (n_moved) */
+};
+void weft_migrated_release(struct weft_migrated *migrated);
+
+/* When that is. */
+struct weft_migration_when {
+    double share;       /* of the samples left; 0: never */
+    int32_t instances;  /* so many replicas go on at least; 0: the fewest that
+                           the samples can be dealt to */
+    int32_t most_batch; /* samples that a replica takes on, its own included;
+                           0: as many as it has slots */
+};
 
 struct weft_migration {
     int32_t n_replicas;  /* that generate; 1: samples never move */
     int32_t remaining;   /* it is decided when so few samples are left */
     int32_t instances;   /* so many replicas go on at least */
-    int32_t slots;       /* samples that a replica generates at once */
+    int32_t most_batch;  /* samples that a replica takes on */
     int64_t room_tokens; /* of a replica's KV cache */
+    struct weft_migrated *log; /* what moves is noted there; NULL: nobody
+                                  asks */
     bool decided;
     bool *stays; /* (n_replicas) */
     int32_t *to; /* (samples) the replica that goes on with it; -1: its own */
 };
+
+/* Replicas of a generation: no more than it has instances. */
+int32_t weft_migration_replicas(const struct weft_g_generate *gen);
 
 /* No more replicas of a call than it has (dp) can go on. Errors: WEFT_EINVAL. */
 int weft_migration_check(int32_t instances, const char *call, int32_t dp,
@@ -28,7 +54,7 @@ int weft_migration_check(int32_t instances, const char *call, int32_t dp,
 
 /* Of n samples. when->share 0: they never move. Errors: WEFT_ENOMEM. */
 int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
-                        const struct weft_overlap_when *when,
+                        const struct weft_migration_when *when,
                         struct weft_migration *out, struct weft_err *err);
 void weft_migration_release(struct weft_migration *m);
 

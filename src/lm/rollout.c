@@ -217,7 +217,7 @@ static int32_t list_left(const struct weft_rollout_control *c, int32_t *seen,
         sample[n_left] = c->slot[k];
         left[n_left++] = (struct weft_migrate_left){
             c->gen->instance[k / slots].dp, s->n_prompt, has,
-            weft_migrate_expect(n_seen, seen, has, s->limit - s->n_prompt,
+            weft_migrate_expect(n_seen, seen, has, c->most,
                                 WEFT_MIGRATE_QUANTILE)};
     }
     return n_left;
@@ -397,6 +397,7 @@ int weft_rollout_control_init(struct weft_seq *seq,
         .view = job->view,
         .args = *job->args,
         .n = job->n,
+        .most = job->most,
         .sample = job->sample,
         .order = job->order,
         .on_finished = job->on_finished,
@@ -416,6 +417,7 @@ int weft_rollout_control_init(struct weft_seq *seq,
     memset(c->slot, 0xff, n_slots * n_instances * sizeof *c->slot);
     int rc = weft_migration_init(job->gen, job->n, &job->migrate,
                                  &c->migration, err);
+    c->migration.log = job->migrated;
     return !rc && weft_rt_is_dry(job->gen->model->rt) ? played_init(c) : rc;
 }
 

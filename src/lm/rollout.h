@@ -8,7 +8,7 @@
 #define WEFT_LM_ROLLOUT_H
 
 #include "graphs/calls/calls.h"
-#include "plan/fusion/overlap.h"
+#include "lm/migration.h"
 
 /* The last samples to end are generation's long tail: so many of them. */
 #define WEFT_TAIL_SHARE 0.2
@@ -62,10 +62,12 @@ struct weft_rollout_job {
     weft_rollout_turn_fn on_turn; /* NULL: none */
     void *ctx;
     /* When the samples that are left go on with fewer of the layout's
-     * replicas, and how many (0: as few as their slots and caches allow);
-     * share 0: never. From then on gen->instance[].freed tells of the others'
+     * replicas. From then on gen->instance[].freed tells of the others'
      * instances, until all samples have ended. */
-    struct weft_overlap_when migrate;
+    struct weft_migration_when migrate;
+    struct weft_migrated *migrated; /* what moved is noted there, which the
+                                       caller releases; NULL: not wanted */
+    int32_t most; /* tokens that a response may have, as far as that knows */
     struct weft_rollout_stats stats; /* set */
 };
 

@@ -19,7 +19,7 @@ struct weft_rollout_control {
     const struct weft_g_view *view;
     struct weft_gen_args args;
     int32_t first; /* instance, of those of all jobs */
-    int32_t n, next, n_finished;
+    int32_t n, next, n_finished, most;
     struct weft_sample *sample;
     const int32_t *order; /* (n) or NULL */
     int32_t *slot;        /* (n_instances, n_slots): sample or -1 */

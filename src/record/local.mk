@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 record_sources = \
 	%D%/chart.c %D%/chart.h \
+	%D%/lines.c %D%/lines.h \
 	%D%/manifest.c %D%/manifest.h \
 	%D%/manifest_state.c %D%/manifest_state.h \
 	%D%/metrics.c %D%/metrics.h \

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.jsonl: appends lines, removes later ones on resume, reads
- * columns. */
+/* metrics.jsonl: appends lines, reads columns. */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,135 +10,20 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "base/string.h"
+#include "record/lines.h"
 #include "record/metrics.h"
 #include "record/tensorboard.h"
 
 enum { SYNC_EVERY_S = 1 };
 
 struct weft_metrics_writer {
-    char *path;
-    int fd;
-    off_t n_bytes; /* of complete lines */
+    struct weft_line_file file;
     bool trl;
     double synced_s;
     struct weft_tensorboard *tensorboard;
 };
 
-/* ---- Lines ------------------------------------------------------------ */
-
-/* A position among the lines of a file's text. */
-struct lines {
-    const char *path; /* errors name it */
-    const char *at, *end;
-    int number;
-    bool torn; /* the present line has no line feed; it is the last */
-};
-
-static bool next_line(struct lines *l, const char **line, size_t *n)
-{
-    if (l->at == l->end)
-        return false;
-    const char *feed = memchr(l->at, '\n', (size_t) (l->end - l->at));
-    l->torn = !feed;
-    *line = l->at;
-    *n = (size_t) ((feed ? feed : l->end) - l->at);
-    l->at = feed ? feed + 1 : l->end;
-    l->number++;
-    return true;
-}
-
-static bool is_empty(const char *line, size_t n)
-{
-    while (n > 0 && strchr(" \t\r", line[n - 1]))
-        n--;
-    return n == 0;
-}
-
-/* A line of the file, and what is in it. */
-struct record {
-    const char *line;
-    size_t n;
-    json_t *o; /* NULL: there is no more */
-    int64_t iteration;
-};
-
-/* Reads the next record that is whole; the caller drops r->o. */
-static int next_record(struct lines *l, struct record *r,
-                       struct weft_err *err)
-{
-    char name[4200];
-    *r = (struct record){.line = NULL};
-    do
-        if (!next_line(l, &r->line, &r->n))
-            return 0;
-    while (is_empty(r->line, r->n));
-    err = l->torn ? NULL : err;
-    snprintf(name, sizeof name, "%s:%d", l->path, l->number);
-    int rc = weft_json_parse(r->line, r->n, name, &r->o, err);
-    if (!rc && !json_is_object(r->o))
-        rc = weft_err_set(err, WEFT_EFORMAT, "%s: not a JSON object", name);
-    else if (!rc)
-        rc = weft_json_int(r->o, name, "iteration", 0, INT64_MAX,
-                           &r->iteration, err);
-    if (!rc)
-        return 0;
-    if (r->o)
-        json_decref(r->o);
-    r->o = NULL;
-    return l->torn ? 0 : rc;
-}
-
 /* ---- Opening ---------------------------------------------------------- */
-
-/* Appends to `keep` the lines of at most n_iterations. */
-static int keep_lines(const char *path, const char *text, size_t n_text,
-                      int64_t n_iterations, struct weft_string *keep,
-                      struct weft_err *err)
-{
-    struct lines l = {path, text, text + n_text, 0, false};
-    struct record r;
-    int rc;
-    while (!(rc = next_record(&l, &r, err)) && r.o) {
-        json_decref(r.o);
-        if (r.iteration <= n_iterations) {
-            weft_string_add_n(keep, r.line, r.n);
-            weft_string_add(keep, "\n");
-        }
-    }
-    return rc ? rc : weft_string_check(keep, path, err);
-}
-
-/* Removes the lines of iterations after n_iterations from the file. */
-static int cut_back(const char *path, int64_t n_iterations,
-                    struct weft_err *err)
-{
-    char *text;
-    size_t n;
-    if (!weft_file_exists(path))
-        return 0;
-    int rc = weft_file_read(path, 0, &text, &n, err);
-    if (rc)
-        return rc;
-    struct weft_string keep = {0};
-    if (n_iterations > 0)
-        rc = keep_lines(path, text, n, n_iterations, &keep, err);
-    if (!rc && (keep.n != n || (n > 0 && memcmp(keep.data, text, n) != 0)))
-        rc = weft_file_write(path, keep.n > 0 ? keep.data : "", keep.n, err);
-    weft_string_release(&keep);
-    weft_free(text);
-    return rc;
-}
-
-static int open_file(struct weft_metrics_writer *w, struct weft_err *err)
-{
-    w->fd = open(w->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        return weft_err_sys(err, "open", w->path);
-    w->n_bytes = lseek(w->fd, 0, SEEK_END);
-    return w->n_bytes < 0 ? weft_err_sys(err, "read", w->path) : 0;
-}
 
 static int open_tensorboard(struct weft_metrics_writer *w,
                             const char *run_dir, int64_t n_iterations,
@@ -161,14 +44,9 @@ int weft_metrics_open(const char *run_dir, int64_t n_iterations,
     struct weft_metrics_writer *w = weft_alloc(1, sizeof *w);
     if (!w)
         return weft_err_nomem(err, "metrics", sizeof *w);
-    w->fd = -1;
     w->trl = names && strcmp(names, "trl") == 0;
-    w->path = weft_path_join(run_dir, "metrics.jsonl");
-    int rc = w->path ? 0 : weft_err_nomem(err, "a path", strlen(run_dir));
-    if (!rc)
-        rc = cut_back(w->path, n_iterations, err);
-    if (!rc)
-        rc = open_file(w, err);
+    int rc = weft_line_file_open(run_dir, "metrics.jsonl", n_iterations,
+                                 &w->file, err);
     if (!rc && tensorboard)
         rc = open_tensorboard(w, run_dir, n_iterations, err);
     if (rc)
@@ -204,26 +82,6 @@ static void add_record(struct weft_string *t, bool trl, int64_t iteration,
     weft_string_add(t, "}\n");
 }
 
-/* Appends the line; after an error removes what was written of it. */
-static int append(struct weft_metrics_writer *w,
-                  const struct weft_string *line, struct weft_err *err)
-{
-    size_t done = 0;
-    while (done < line->n) {
-        ssize_t n = write(w->fd, line->data + done, line->n - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            int rc = weft_err_sys(err, "write", w->path);
-            (void) !ftruncate(w->fd, w->n_bytes);
-            return rc;
-        }
-        done += (size_t) n;
-    }
-    w->n_bytes += (off_t) line->n;
-    return 0;
-}
-
 int weft_metrics_write(struct weft_metrics_writer *writer, int64_t iteration,
                        const struct weft_metrics *metrics,
                        struct weft_err *err)
@@ -233,7 +91,7 @@ int weft_metrics_write(struct weft_metrics_writer *writer, int64_t iteration,
     line.failed = line.failed || weft_metrics_failed(metrics);
     int rc = weft_string_check(&line, "metrics", err);
     if (!rc)
-        rc = append(writer, &line, err);
+        rc = weft_line_file_add(&writer->file, &line, err);
     weft_string_release(&line);
     if (!rc && writer->tensorboard)
         rc = weft_tensorboard_write(writer->tensorboard, iteration,
@@ -247,8 +105,8 @@ int weft_metrics_sync(struct weft_metrics_writer *writer,
                       struct weft_err *err)
 {
     writer->synced_s = weft_clock_s();
-    if (fdatasync(writer->fd) != 0 && errno != EINVAL)
-        return weft_err_sys(err, "write", writer->path);
+    if (fdatasync(writer->file.fd) != 0 && errno != EINVAL)
+        return weft_err_sys(err, "write", writer->file.path);
     return 0;
 }
 
@@ -257,11 +115,9 @@ void weft_metrics_writer_close(struct weft_metrics_writer *writer)
     if (!writer)
         return;
     weft_tensorboard_close(writer->tensorboard);
-    if (writer->fd >= 0) {
-        (void) fdatasync(writer->fd);
-        close(writer->fd);
-    }
-    weft_free(writer->path);
+    if (writer->file.fd >= 0)
+        (void) fdatasync(writer->file.fd);
+    weft_line_file_close(&writer->file);
     weft_free(writer);
 }
 
@@ -312,10 +168,10 @@ static int read_lines(const char *path, const char *text, size_t n_text,
                       size_t room, struct weft_metrics_table *t,
                       struct weft_err *err)
 {
-    struct lines l = {path, text, text + n_text, 0, false};
-    struct record r;
+    struct weft_lines l = {path, text, text + n_text, 0, false};
+    struct weft_line r;
     int rc;
-    while (!(rc = next_record(&l, &r, err)) && r.o) {
+    while (!(rc = weft_lines_next(&l, &r, err)) && r.o) {
         if (take_record(t, r.o, r.iteration, room) != 0)
             rc = weft_err_nomem(err, path, n_text);
         json_decref(r.o);

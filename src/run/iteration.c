@@ -113,6 +113,8 @@ static void iteration_free(struct weft_iteration *p)
     for (int32_t i = 0; i < WEFT_MAX_CALLS; i++)
         if (p->kept[i].model)
             weft_g_view_close(&p->kept[i]);
+    for (int32_t i = 0; i < WEFT_MAX_CALLS; i++)
+        weft_migrated_release(&p->moved[i]);
     weft_g_copies_free(p->copies);
     weft_iteration_calls_release(p);
     weft_tile_release(p->moments);
@@ -339,6 +341,8 @@ static int submit(struct weft_iteration *p)
     bool judges = p->set->of[WEFT_FIELD_ADVANTAGE] >= 0;
     weft_iteration_early_release(p);
     int rc = weft_iteration_refill(p);
+    if (!rc)
+        weft_tail_note(p);
     if (!rc && judges)
         rc = weft_iteration_advantages(p);
     if (!rc && judges)
@@ -384,6 +388,8 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
             rc = weft_fuse_measure(t->fuse, err);
         if (!rc && weft_world_rank() == 0)
             rc = weft_iteration_report(p);
+        if (!rc)
+            rc = weft_tail_write(p, err);
         rc = weft_world_agree(rc, err);
     }
     weft_fuse_forget(t->fuse);

@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_ITERATION_H
 #define WEFT_RUN_ITERATION_H
 
+#include "run/tail.h"
 #include "run/trainer.h"
 
 /* Samples that begin in the same field of the graph: what a call generates or
@@ -108,6 +109,9 @@ struct weft_iteration {
     int32_t *n_total, *n_text;
     struct weft_rollout_order order; /* of statuses, of all rounds */
     struct weft_rollout_stats rollout;
+    /* by calls that generate: when samples were to move, and which did */
+    struct weft_tail_choice tail[WEFT_MAX_CALLS];
+    struct weft_migrated moved[WEFT_MAX_CALLS];
     struct weft_tile *moments;
     struct weft_tile *kl;         /* KTO's */
     struct weft_tile **advantage; /* (n_all) in index order */
@@ -192,6 +196,9 @@ int weft_iteration_kl(struct weft_iteration *p);
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
 int weft_iteration_calls_init(struct weft_iteration *p);
+/* Whether two layouts have a device together. */
+bool weft_iteration_shares(const struct weft_g_layout *a,
+                           const struct weft_g_layout *b);
 /* Opens p->kept. */
 int weft_iteration_calls_keep(struct weft_iteration *p);
 /* Adds a sample whose tokens are there, or on their way, to the micro-batches
@@ -271,8 +278,12 @@ void weft_iteration_model_scores(struct weft_iteration *p);
  * ends of two iterations. The time of a call is from its first task to its
  * last; `steps` and `gen_work` are the run times of tasks, summed over
  * devices. `offload` is that of the copies that bring offloaded weights back,
- * `hidden` the part of it beside which the same rank ran another call. */
+ * `hidden` the part of it beside which the same rank ran another call.
+ * `gen_infer` is from generation's first task to inference's last, `overlap` the
+ * share of inference, from its first task to its last, that lay beside
+ * generation. */
 struct weft_iteration_times {
+    double gen_infer, overlap;
     double gen, gen_work, scoring, logps, old_logps, valuing, steps;
     double train_values, train_policy, step;
     double offload, hidden;

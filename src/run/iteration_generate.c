@@ -64,8 +64,9 @@ static void draw_prompts(struct weft_iteration_set *s)
             .prompt = weft_iteration_prompt(p, i),
             .n_prompt = prompt->n_prompt,
             .limit = prompt->n_prompt
-                   + (t->limits ? t->limits[i]
-                                : t->config.rollout.max_new_tokens),
+                   + weft_lengths_draw(&t->lengths, t->config.seed,
+                                       p->iteration, i,
+                                       t->config.rollout.max_new_tokens),
             .token = prompt->token,
         };
         if (t->recorded)
@@ -96,23 +97,6 @@ static struct weft_gen_args args_of(const struct weft_iteration_set *s)
     };
     weft_stops_set(&t->stops, &args);
     return args;
-}
-
-/* When the set's last samples go on with fewer replicas. A bound of memory has
- * no such moment: all samples are at their limits, and what moves is counted
- * beside it (predict/memory.c). */
-static struct weft_overlap_when when_of(const struct weft_iteration_set *s)
-{
-    const struct weft_trainer *t = s->p->t;
-    const struct weft_g_generate *gen = &t->gen[s->call];
-    int64_t replicas = weft_min64(gen->layout.plan.dp, gen->n_instances);
-    int32_t instances = t->config.rollout.instances;
-    double share = t->config.rollout.remaining;
-    if (!t->config.rollout.inter_stage_fusion || weft_run_bounds(t))
-        return (struct weft_overlap_when){.share = 0};
-    return (struct weft_overlap_when){
-        share > 0 ? share : WEFT_TAIL_SHARE,
-        instances > 0 ? instances : (int32_t) weft_ceil_div(replicas, 2)};
 }
 
 /* Moves the policy's weights to where the set is generated. keep: those of
@@ -192,20 +176,24 @@ static int roll_out(struct weft_iteration *p)
             rc = take(s);
             continue;
         }
+        if (p->round == 0)
+            rc = weft_tail_decide(s, &p->tail[s->call], p->err);
         args[k] = args_of(s);
-        job[n_jobs++] = (struct weft_rollout_job){.gen = &p->t->gen[s->call],
-                                                  .view = &s->policy,
-                                                  .args = &args[k],
-                                                  .n = s->n_round,
-                                                  .sample = p->round_sample
-                                                          + s->first,
-                                                  .order = order_of(s),
-                                                  .migrate = when_of(s),
-                                                  .on_finished = on_finished,
-                                                  .on_turn = on_turn,
-                                                  .ctx = s};
+        job[n_jobs++] = (struct weft_rollout_job){
+            .gen = &p->t->gen[s->call],
+            .view = &s->policy,
+            .args = &args[k],
+            .n = s->n_round,
+            .sample = p->round_sample + s->first,
+            .order = order_of(s),
+            .migrate = p->tail[s->call].when,
+            .migrated = p->round == 0 ? &p->moved[s->call] : NULL,
+            .most = p->t->config.rollout.max_new_tokens,
+            .on_finished = on_finished,
+            .on_turn = on_turn,
+            .ctx = s};
         weft_rollout_reset(&p->t->gen[s->call]);
-        if (!s->policy.model)
+        if (!rc && !s->policy.model)
             rc = open_view(s, false);
     }
     if (!rc)

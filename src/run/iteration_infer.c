@@ -174,6 +174,16 @@ static bool share_device(const struct weft_g_layout *of_a, int32_t a,
     return false;
 }
 
+bool weft_iteration_shares(const struct weft_g_layout *a,
+                           const struct weft_g_layout *b)
+{
+    for (int32_t i = 0; i < a->plan.dp; i++)
+        for (int32_t k = 0; k < b->plan.dp; k++)
+            if (share_device(a, i, b, k))
+                return true;
+    return false;
+}
+
 /* Whether a replica's devices generate the last samples while others are freed
  * of them. */
 static bool is_kept(const struct weft_iteration *p,

@@ -467,6 +467,10 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "perf/generation_tokens_per_s",
                      (double) p->rollout.n_decoded * n_generating(p->t)
                          / c->time.gen_work);
+    if (c->time.gen_infer > 0) {
+        weft_metrics_set(m, "timing_s/gen_infer", c->time.gen_infer);
+        weft_metrics_set(m, "sched/overlap_ratio", c->time.overlap);
+    }
     weft_metrics_set(m, "gen/kv_blocks", p->rollout.most_pages);
     weft_metrics_set(m, "gen/prefix_hit_tokens",
                      (double) p->rollout.n_shared);

@@ -33,6 +33,18 @@ static void join(struct weft_call_time *sum, const struct weft_call_time *t)
     sum->n_tasks += t->n_tasks;
 }
 
+static void set_overlap(const struct weft_call_time *gen,
+                        const struct weft_call_time *infer,
+                        struct weft_iteration_times *out)
+{
+    if (gen->n_tasks == 0 || infer->n_tasks == 0)
+        return;
+    double beside = fmin(gen->last_s, infer->last_s)
+                  - fmax(gen->first_s, infer->first_s);
+    out->gen_infer = fmax(gen->last_s, infer->last_s) - gen->first_s;
+    out->overlap = length(infer) > 0 ? fmax(beside, 0) / length(infer) : 0;
+}
+
 /* By what calls do and write. */
 void weft_iteration_times_get(
     const struct weft_dataflow *flow,
@@ -41,7 +53,7 @@ void weft_iteration_times_get(
 {
     struct weft_call_time gen = {0}, score = {0}, logps = {0}, value = {0},
                           old = {0}, steps = {0}, policy = {0}, values = {0},
-                          train;
+                          infer = {0}, train;
     for (int32_t i = 1; i < flow->n_calls; i++) {
         const struct weft_flow_call *c = &flow->call[i];
         bool scalar = c->role >= 0 && flow->role[c->role].scalar;
@@ -55,6 +67,8 @@ void weft_iteration_times_get(
              : flow->role[c->role].trained ? &old
                                            : &logps,
              &time[i]);
+        if (c->kind == WEFT_INFER)
+            join(&infer, &time[i]);
     }
     train = policy;
     join(&train, &values);
@@ -70,6 +84,7 @@ void weft_iteration_times_get(
         .train_policy = length(&policy),
         .step = fmax(train.last_s - gen.first_s, 0),
     };
+    set_overlap(&gen, &infer, out);
     for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         out->offload += time[c].restore_s;
         out->hidden += time[c].hidden_s;

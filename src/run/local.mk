@@ -29,6 +29,7 @@ run_sources = \
 	%D%/predict/options.c %D%/predict/options.h \
 	%D%/predict/options_inside.h \
 	%D%/predict/together.c %D%/predict/together.h \
+	%D%/predict/passes.c %D%/predict/passes.h \
 	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
 	%D%/predict/pricer.c \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
@@ -43,6 +44,8 @@ run_sources = \
 	%D%/reward_state.c %D%/reward_state.h \
 	%D%/reward_text.c %D%/reward_text.h \
 	%D%/run_dir.c %D%/run_dir.h \
+	%D%/tail.c %D%/tail.h %D%/tail_inside.h \
+	%D%/tail_file.c \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c
 

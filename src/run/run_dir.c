@@ -177,7 +177,8 @@ static const char events[] = "events.out.tfevents.";
 /* What weft_run_dir_begin() creates: these files, and these folders, which are
  * empty but for TensorBoard's event file. */
 static const char *const made_file[] = {"config.yaml", "plan.json",
-                                        "metrics.jsonl", "lock"};
+                                        "metrics.jsonl", "decisions.jsonl",
+                                        "lock"};
 static const char *const made_folder[] = {"samples", "checkpoints",
                                           "tensorboard"};
 
@@ -217,7 +218,7 @@ static bool is_made(const char *dir, const char *name)
         return false;
     if (is_one_of(name, made_file, WEFT_COUNT(made_file)))
         return S_ISREG(st.st_mode)
-            && (strcmp(name, "metrics.jsonl") != 0 || st.st_size == 0);
+            && (!strstr(name, ".jsonl") || st.st_size == 0);
     return is_one_of(name, made_folder, WEFT_COUNT(made_folder))
         && S_ISDIR(st.st_mode) && for_each_entry(path, is_event_file);
 }

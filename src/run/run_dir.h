@@ -5,6 +5,7 @@
  *     run_dir/config.yaml                   the effective configuration
  *     run_dir/plan.json  lock
  *     run_dir/metrics.jsonl  samples/  trace/
+ *     run_dir/decisions.jsonl               (run/tail.h)
  *     run_dir/checkpoints/iteration-000010/ (run/checkpoint.h)
  */
 #ifndef WEFT_RUN_RUN_DIR_H

@@ -2,6 +2,7 @@
 /* Opens a run from its configuration, runs its iterations, closes it. */
 #include "fuse/fuse.h"
 #include "run/ahead.h"
+#include "run/tail.h"
 #include "run/trainer.h"
 
 #include <stdio.h>
@@ -300,6 +301,8 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
     int rc = weft_run_flow(&t->config, &t->flow, err);
     if (!rc)
         rc = for_each_model(t, read_arch, err);
+    if (!rc && t->config.rollout.lengths)
+        rc = weft_lengths_read(t->config.rollout.lengths, &t->lengths, err);
     if (!rc && t->config.data.prompt_tokens == 0)
         rc = weft_tokenizer_open(t->config.role[0].folder, &t->tokenizer,
                                  err);
@@ -418,6 +421,8 @@ static int load_all(struct weft_trainer *t, const char *checkpoint,
         rc = weft_metrics_create(&t->metrics, err);
     if (!rc && first)
         rc = weft_run_dir_begin(t, err);
+    if (!rc && first)
+        rc = weft_tail_open(t, err);
     return weft_world_agree(rc, err);
 }
 
@@ -576,6 +581,7 @@ void weft_trainer_close(struct weft_trainer *t)
     for (int i = 0; i < WEFT_MAX_CALLS; i++)
         weft_g_layout_release(&t->layout[i]);
     weft_plan_release(&t->plan);
+    weft_tail_free(t->tail);
     weft_known_close(t->known);
     weft_replays_release(&t->replays);
     weft_context_close(t->context);
@@ -587,6 +593,7 @@ void weft_trainer_close(struct weft_trainer *t)
     weft_dataset_close(t->data);
     weft_tokenizer_free(t->tokenizer);
     weft_free(t->order);
+    weft_lengths_release(&t->lengths);
     if (t->lock > 0)
         close(t->lock);
     weft_free(t->made_dir);

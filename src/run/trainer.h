@@ -13,6 +13,7 @@
 #include "text/tokenizer.h"
 #include "config/config.h"
 #include "plan/dataflow.h"
+#include "plan/lengths.h"
 #include "graphs/algorithms.h"
 #include "graphs/calls/gather.h"
 #include "graphs/calls/calls.h"
@@ -106,8 +107,9 @@ struct weft_trainer {
         *ahead; /* its samples, from a checkpoint (run/ahead.h); NULL: none */
 
     struct weft_known *known; /* costs (run/predict/known.h); NULL: none */
-    const int32_t *limits; /* (samples) tokens of responses at most, which a
-                              benchmark gives; NULL: the configuration's */
+    struct weft_lengths lengths; /* rollout.lengths; else the most */
+    struct weft_tail
+        *tail; /* when samples move (run/tail.h); NULL: nothing is chosen */
     struct weft_times_noted {
         int32_t n;       /* iterations since this process began */
         int64_t n_tasks; /* of the last simulation */

@@ -8,6 +8,7 @@ sh_tests += %D%/plan.sh
 sh_tests += %D%/profile.sh
 sh_tests += %D%/simulate.sh
 sh_tests += %D%/verify.sh
+sh_tests += %D%/decisions.sh
 sh_tests += %D%/kill.sh
 sh_tests += %D%/signals.sh
 sh_tests += %D%/refused_start.sh

@@ -237,6 +237,18 @@ static void test_config_derived(void)
     weft_config_release(&c);
 }
 
+/* A map in the place of `true` says how. */
+static void test_config_opens(void)
+{
+    REQUIRE_OK(with("rollout: {inter_stage_fusion: {remaining: 20%, "
+                    "instances: 2}}\n"),
+               err);
+    CHECK(c.rollout.inter_stage_fusion);
+    CHECK(fabs(c.rollout.remaining - 0.2) < 1e-15);
+    CHECK_INT(c.rollout.instances, 2);
+    weft_config_release(&c);
+}
+
 static void test_config_refused(void)
 {
     static const struct {
@@ -264,6 +276,17 @@ static void test_config_refused(void)
         {"reward_funcs: x", "did you mean 'reward'?"},
         {"actor: m/a", "'actor' must be a map of keys, not 'm/a'; did you "
                        "mean 'model.actor'?"},
+        {"rollout: {inter_stage_fusion: {slots: 3}}",
+         "unknown key 'rollout.inter_stage_fusion.slots'"},
+        {"rollout: {inter_stage_fusion: {remaining: 96%}}",
+         "'rollout.remaining' must be from 0 to 0.95, not 96%"},
+        {"rollout: {inter_stage_fusion: {remaining: x%}}", "must be a number"},
+        {"rollout: {inter_stage_fusion: [1]}", "must be true or false"},
+        {"rollout: {inter_stage_fusion: {instances: 20%}}",
+         "must be a whole number"},
+        {"rollout: {remaining: 0.1, inter_stage_fusion: {remaining: 0.1}}",
+         "'rollout.remaining' is given twice"},
+        {"rollout: {ignore_eos: {slots: 3}}", "must be true or false"},
         {"zzzzzz: 1", "'weft train --keys' lists all"},
         {"seed: -1", "'seed' must be from 0 to"},
         {"seed: 1.5", "'seed' must be a whole number, not '1.5'"},
@@ -522,6 +545,7 @@ WEFT_TESTS("config/config", {"test_config_groups", test_config_groups},
            {"test_config_values", test_config_values},
            {"test_config_rewards", test_config_rewards},
            {"test_config_derived", test_config_derived},
+           {"test_config_opens", test_config_opens},
            {"test_config_refused", test_config_refused},
            {"test_config_sft", test_config_sft},
            {"test_config_shared_field", test_config_shared_field},

@@ -90,7 +90,8 @@ static inline void generate(struct task_fixture *f,
                                    .n = n,
                                    .sample = sample,
                                    .on_finished = control.on_finished,
-                                   .migrate = {cut->remaining, 1}};
+                                   .migrate = {cut->remaining, 1, 0},
+                                   .most = NEW};
     REQUIRE_OK(weft_rollout_run_all(f->seq, 1, &job, control.order, &err),
                err);
     stats = job.stats;

@@ -33,6 +33,8 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .order = order,
                                .order_epoch = -1,
                                .recorded = how};
+    if (how->n_total) /* else every sample goes to its limit */
+        d->lengths = t->lengths;
     memcpy(d->layout, t->layout, sizeof d->layout);
     memcpy(d->reward_text, t->reward_text, sizeof d->reward_text);
     for (int32_t r = 0; r < t->flow.n_roles; r++)
@@ -68,6 +70,10 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         rc = weft_seq_create(d->rt, &d->seq, err);
     if (!rc)
         rc = weft_trainer_create_tiles(d, err);
+    if (!rc && d->recorded->costs)
+        rc = weft_tail_create(d->recorded->costs,
+                              weft_run_samples_all(&d->config, &d->flow),
+                              &d->tail, err);
     for (int32_t i = 0; i < d->recorded->iterations && !rc; i++) {
         rc = weft_iteration_run(d, err);
         d->iteration++;
@@ -90,6 +96,7 @@ int weft_run_record(const struct weft_trainer *t,
     int rc = record(d, out, err);
     weft_trainer_release_tiles(d);
     weft_rt_stop(d->rt);
+    weft_tail_free(d->tail);
     weft_free(d->order);
     weft_free(d);
     return rc;
@@ -108,6 +115,7 @@ int weft_run_record_again(const struct weft_trainer *t,
                                       .n_text = replay->n_text,
                                       .order = replay->order,
                                       .n_orders = 2,
+                                      .tail = replay->tail[0],
                                       .fused = &replay->fused};
     return weft_run_record(t, &how, out, err);
 }

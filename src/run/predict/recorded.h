@@ -8,6 +8,7 @@
 #define WEFT_RUN_PREDICT_RECORDED_H
 
 #include "plan/recording.h"
+#include "run/tail.h"
 #include "run/trainer.h"
 
 struct weft_recorded {
@@ -33,6 +34,11 @@ struct weft_recorded {
      * reward models with a tokenizer of their own read; NULL: the most that
      * they read */
     const int32_t *n_text;
+    /* (iterations, WEFT_MAX_CALLS) when samples move, as it was decided; NULL:
+     * it is chosen with these costs, which weft_run_record() frees; both NULL:
+     * as without costs */
+    const struct weft_tail_choice *tail;
+    struct weft_costs *costs;
     /* of fused training; NULL: they are searched for */
     const struct weft_fuse_planned *fused;
 };

@@ -75,6 +75,7 @@ int weft_replay_keep(struct weft_trainer *t, const struct weft_iteration *p,
         memcpy(r->n_text + (size_t) k * texts, from->n_text,
                texts * sizeof *r->n_text);
         rc = weft_rollout_order_copy(&from->order, &r->order[k], err);
+        memcpy(r->tail[k], from->tail, sizeof r->tail[k]);
     }
     if (!rc)
         rc = weft_fuse_keep(t->fuse, &r->fused, err);

@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "fuse/fuse.h"
 #include "lm/rollout.h"
+#include "plan/dataflow.h"
+#include "run/tail.h"
 #include "plan/recording.h"
 
 struct weft_trainer;
@@ -21,6 +23,7 @@ struct weft_replay {
     int64_t drawn, tokens;
     int32_t *n_total, *n_text;
     struct weft_rollout_order order[2];
+    struct weft_tail_choice tail[2][WEFT_MAX_CALLS];
     struct weft_fuse_planned fused; /* the schedules of fused training */
     struct weft_rec_ran ran[2]; /* on this rank; of the next one, so far */
 };

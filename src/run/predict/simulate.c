@@ -36,28 +36,28 @@ static double insert(void *ctx, const struct weft_recording *r, int64_t task)
 _Static_assert((int) WEFT_COSTS_PATH == (int) WEFT_ENGINE_PATH,
                "a message's links");
 
-/* Ranks beyond the cluster's nodes share them. */
-static int make_costs(struct weft_simulation *s, struct weft_err *err)
+int weft_simulate_costs(const struct weft_simulate_options *options,
+                        const struct weft_g_job *job, struct weft_costs **out,
+                        struct weft_err *err)
 {
-    const struct weft_g_job *job = &s->t->job;
-    const struct weft_cluster *cluster = s->options->cluster;
+    const struct weft_cluster *cluster = options->cluster;
     return weft_costs_create(
         &(struct weft_costs_job){.cluster = cluster,
-                                 .file = s->options->costs,
+                                 .file = options->costs,
                                  .n_ranks = job->n_ranks,
                                  .n_devices = job->n_devices,
                                  .ranks_per_node = (int32_t) weft_ceil_div(
                                      job->n_ranks, cluster->n_nodes),
                                  .n_gpus = job->n_gpus,
                                  .place_per_device = job->place_per_device},
-        &s->costs, err);
+        out, err);
 }
 
 static int make_job(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_g_job *job = &s->t->job;
     int32_t n = job->n_ranks * job->n_devices;
-    int rc = make_costs(s, err);
+    int rc = weft_simulate_costs(s->options, job, &s->costs, err);
     if (rc)
         return rc;
     s->place_of = weft_alloc((size_t) n, sizeof *s->place_of);
@@ -83,22 +83,13 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
 
 /* ---- Recording and playing ---------------------------------------------- */
 
-/* Samples of an iteration, of all sets. */
-static size_t count_samples(const struct weft_trainer *t)
-{
-    size_t n = 0;
-    for (int32_t f = 0; f < t->flow.n_fields; f++)
-        if (weft_flow_origin(&t->flow, f) == f)
-            n += (size_t) weft_run_samples_at(&t->config, &t->flow, f);
-    return n;
-}
-
 /* Responses are as long as they were in the run, or else can be, and none is
  * replaced. */
 static int give_lengths(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_trainer *t = s->t;
-    size_t n = count_samples(t), rounds = (size_t) t->settings.refills + 1;
+    size_t n = (size_t) weft_run_samples_all(&t->config, &t->flow);
+    size_t rounds = (size_t) t->settings.refills + 1;
     size_t all = n * rounds * (size_t) s->how.iterations;
     int rc = 0;
     s->length = weft_alloc(all + 1, sizeof *s->length);
@@ -159,7 +150,12 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     /* a later iteration than the run's last one would not be prepared */
     struct weft_trainer longer = *s->t;
     longer.n_iterations = s->how.first + s->how.iterations;
-    int rc = weft_run_record(&longer, &s->how, &s->r, err);
+    int rc = s->how.tail || !s->t->config.rollout.inter_stage_fusion
+               ? 0
+               : weft_simulate_costs(s->options, &s->t->job, &s->how.costs,
+                                     err);
+    if (!rc)
+        rc = weft_run_record(&longer, &s->how, &s->r, err);
     return rc ? rc : make_job(s, err);
 }
 

@@ -47,6 +47,13 @@ struct weft_simulate_options {
     struct weft_simulated *simulated; /* filled in; NULL: not wanted */
 };
 
+struct weft_costs;
+/* Costs of a job's tasks. Ranks beyond the cluster's nodes share them. Errors:
+ * those of weft_costs_create(). */
+int weft_simulate_costs(const struct weft_simulate_options *options,
+                        const struct weft_g_job *job, struct weft_costs **out,
+                        struct weft_err *err);
+
 /* Simulates a run of the configuration on a job. Reads models' config.json and
  * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
  * appended to out (NULL: not wanted). Errors: those of weft_trainer_describe(),

@@ -19,7 +19,7 @@ enum { MANY_TASKS = 300000 };
 static int choose(const struct weft_iteration *p,
                   const struct weft_simulate_options *options,
                   struct weft_recorded *how, int32_t **length_out,
-                  struct weft_err *err)
+                  struct weft_tail_choice *tail, struct weft_err *err)
 {
     const struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
@@ -39,6 +39,7 @@ static int choose(const struct weft_iteration *p,
             length[i * rounds * n + k] = p->sample[k].n_total
                                        - p->sample[k].n_prompt;
         memcpy(text + i * texts, p->n_text, texts * sizeof *text);
+        memcpy(tail + i * WEFT_MAX_CALLS, p->tail, sizeof p->tail);
     }
     *how = (struct weft_recorded){
         .rank = -1,
@@ -48,7 +49,8 @@ static int choose(const struct weft_iteration *p,
         .drawn = weft_max64(p->first_prompt - before * each, 0),
         .n_total = length,
         .responses = true,
-        .n_text = text};
+        .n_text = text,
+        .tail = tail};
     *length_out = length;
     return 0;
 }
@@ -87,10 +89,12 @@ static int predict(const struct weft_iteration *p,
     struct weft_played played = {.n = 0};
     struct weft_recorded how;
     int32_t *length = NULL;
-    int rc = choose(p, &options, &how, &length, err);
-    if (rc)
-        return rc;
-    rc = weft_simulation_of(t, &how, &options, &s, err);
+    struct weft_tail_choice *tail = weft_alloc(
+        (size_t) options.iterations * WEFT_MAX_CALLS, sizeof *tail);
+    int rc = tail ? choose(p, &options, &how, &length, tail, err)
+                  : weft_err_nomem(err, "lengths", sizeof p->tail);
+    if (!rc)
+        rc = weft_simulation_of(t, &how, &options, &s, err);
     if (!rc)
         rc = weft_simulation_play(&s, err);
     if (!rc)
@@ -109,6 +113,7 @@ static int predict(const struct weft_iteration *p,
     weft_played_release(&played);
     weft_simulation_close(&s);
     weft_free(length);
+    weft_free(tail);
     return rc;
 }
 

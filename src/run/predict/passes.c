@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/predict/passes.h"
+
+#include "base/alloc.h"
+#include "codelets/work.h"
+
+/* Tasks of a kind that a stage runs one after another. Members of a tp group
+ * have one each, which run at the same time. */
+struct part {
+    enum { STEP, LAYER, HEAD } what;
+    int32_t stage;
+    int32_t times;
+    int64_t first; /* task; then those of the other members */
+    int32_t n;
+};
+
+struct weft_pass_price {
+    struct weft_costs *costs;
+    const struct weft_shape *shape;
+    const struct weft_g_layout *layout;
+    struct weft_recording r;
+    struct part part[2 * WEFT_MAX_STAGES];
+    int32_t n_parts;
+};
+
+static int32_t n_layers(const struct weft_pass_price *p, int32_t stage)
+{
+    return p->layout->first_layer[stage + 1] - p->layout->first_layer[stage];
+}
+
+static struct weft_work work_of(const struct weft_pass_price *p,
+                                const struct part *part, int32_t member,
+                                const struct weft_work_rows *rows)
+{
+    struct weft_range blocks =
+        weft_g_layout_member(p->layout, 0, part->stage, member)->blocks;
+    bool last = part->stage == p->layout->plan.pp - 1;
+    if (part->what != HEAD)
+        return weft_work_steps(
+            p->shape, blocks,
+            part->what == LAYER ? 1 : n_layers(p, part->stage),
+            part->what == STEP && last && !p->shape->scalar_head, 1, rows);
+    struct weft_work work = weft_work_head(p->shape, blocks, 1, rows);
+    if (!p->shape->scalar_head)
+        work.bytes += (double) weft_dtype_bytes(p->shape->dtype)
+                    * (double) p->shape->hidden
+                    * (double) weft_block_sums(p->shape, blocks).vocab;
+    return work;
+}
+
+static void add_part(struct weft_pass_price *p, int what, const char *op,
+                     int32_t stage, int32_t times)
+{
+    static const struct weft_work_rows one = {1, 1, 1, 0};
+    int32_t tp = p->layout->plan.tp;
+    struct part *part = &p->part[p->n_parts++];
+    *part = (struct part){what, stage, times, p->r.n_tasks, tp};
+    for (int32_t k = 0; k < tp; k++) {
+        const struct weft_g_member *m = weft_g_layout_member(p->layout, 0,
+                                                             stage, k);
+        const struct weft_where where = {.device = m->device};
+        const struct weft_work work = work_of(p, part, k, &one);
+        if (tp > 1)
+            weft_recording_gang(
+                &p->r,
+                &(struct weft_rec_gang){.task = (int32_t) part->first + k});
+        weft_recording_task(&p->r, WEFT_REC_TASK, op, &where, m->place);
+        weft_recording_work(&p->r, &work);
+        if (p->r.full || tp == 1)
+            continue;
+        p->r.task[part->first + k].member = (uint8_t) k;
+        p->r.task[part->first + k].n_members = (uint8_t) tp;
+    }
+}
+
+/* Tasks have the names under which they were measured. Members of a group are
+ * priced by the roofline, and what they tell one another. */
+static void list_parts(struct weft_pass_price *p, bool decodes)
+{
+    int32_t pp = p->layout->plan.pp;
+    const char *head = p->shape->scalar_head ? "value" : "logprob";
+    for (int32_t s = 0; s < pp; s++) {
+        if (p->layout->plan.tp > 1) {
+            add_part(p, STEP, "decode_step", s, 1);
+        } else if (decodes && pp == 1) {
+            add_part(p, STEP, "gen_chunk", s, 1);
+        } else {
+            add_part(p, LAYER, "layer_forward", s, n_layers(p, s));
+            if (s == pp - 1)
+                add_part(p, HEAD, decodes ? "logits_part" : head, s, 1);
+        }
+    }
+}
+
+int weft_pass_price_create(struct weft_costs *costs,
+                           const struct weft_shape *shape,
+                           const struct weft_g_layout *layout, bool decodes,
+                           struct weft_pass_price **out, struct weft_err *err)
+{
+    struct weft_pass_price *p = weft_alloc(1, sizeof *p);
+    if (!p)
+        return weft_err_nomem(err, "costs", sizeof *p);
+    p->costs = costs;
+    p->shape = shape;
+    p->layout = layout;
+    weft_recording_init(&p->r);
+    list_parts(p, decodes);
+    int rc = weft_recording_status(&p->r, err);
+    if (rc)
+        weft_pass_price_free(p);
+    else
+        *out = p;
+    return rc;
+}
+
+void weft_pass_price_free(struct weft_pass_price *p)
+{
+    if (!p)
+        return;
+    weft_recording_release(&p->r);
+    weft_free(p);
+}
+
+/* A layer of a group sums twice over its members. */
+static void set_work(struct weft_pass_price *p, const struct part *part,
+                     int32_t k, const struct weft_work_rows *rows)
+{
+    struct weft_rec_work *at = &p->r.task[part->first + k].work;
+    const struct weft_work work = work_of(p, part, k, rows);
+    double sums = 2.0 * n_layers(p, part->stage) * (part->n - 1);
+    at->flop = (float) work.flop;
+    at->bytes = (float) work.bytes;
+    at->n_rows = (int32_t) work.n_rows;
+    at->n_keys = (float) work.n_keys;
+    if (part->n == 1)
+        return;
+    struct weft_rec_gang *gang = &p->r.gang[part->first + k];
+    gang->n_received = (int32_t) sums;
+    gang->received_bytes = (int64_t) (sums * 4 * p->shape->hidden
+                                      * rows->n_rows);
+}
+
+double weft_pass_price_s(struct weft_pass_price *p,
+                         const struct weft_work_rows *rows)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        const struct part *part = &p->part[i];
+        double slowest = 0;
+        for (int32_t k = 0; k < part->n; k++) {
+            int64_t task = part->first + k;
+            set_work(p, part, k, rows);
+            double s = weft_costs_task(p->costs, &p->r, task,
+                                       p->r.task[task].device);
+            slowest = s > slowest ? s : slowest;
+        }
+        sum += part->times * slowest;
+    }
+    return sum;
+}

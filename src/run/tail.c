@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/tail.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "run/iteration.h"
+#include "run/predict/passes.h"
+#include "run/predict/recorded.h"
+#include "run/tail_inside.h"
+
+int weft_tail_create(struct weft_costs *costs, int32_t n_samples,
+                     struct weft_tail **out, struct weft_err *err)
+{
+    size_t n = (size_t) n_samples * WEFT_TAIL_PAST;
+    struct weft_tail *tail = weft_alloc(1, sizeof *tail);
+    if (!tail) {
+        weft_costs_free(costs);
+        return weft_err_nomem(err, "lengths", sizeof *tail);
+    }
+    *tail = (struct weft_tail){
+        .costs = costs, .n_samples = n_samples, .file = {.fd = -1}};
+    tail->prompt = weft_alloc(n, sizeof *tail->prompt);
+    tail->response = weft_alloc(n, sizeof *tail->response);
+    *out = tail;
+    return tail->prompt && tail->response
+             ? 0
+             : weft_err_nomem(err, "lengths", n * 8);
+}
+
+void weft_tail_free(struct weft_tail *tail)
+{
+    if (!tail)
+        return;
+    weft_free(tail->prompt);
+    weft_free(tail->response);
+    weft_free(tail->decided);
+    weft_line_file_close(&tail->file);
+    weft_costs_free(tail->costs);
+    weft_free(tail);
+}
+
+/* ---- Lengths ------------------------------------------------------------ */
+
+void weft_tail_add(struct weft_tail *tail, int32_t **prompt_out,
+                   int32_t **response_out)
+{
+    size_t n = (size_t) tail->n_samples;
+    if (tail->n_past == WEFT_TAIL_PAST) {
+        size_t bytes = n * (WEFT_TAIL_PAST - 1) * sizeof(int32_t);
+        memmove(tail->prompt, tail->prompt + n, bytes);
+        memmove(tail->response, tail->response + n, bytes);
+        tail->n_past--;
+    }
+    *prompt_out = tail->prompt + n * (size_t) tail->n_past;
+    *response_out = tail->response + n * (size_t) tail->n_past;
+    tail->n_past++;
+}
+
+void weft_tail_note(const struct weft_iteration *p)
+{
+    int32_t *prompt, *response;
+    if (!p->t->tail)
+        return;
+    weft_tail_add(p->t->tail, &prompt, &response);
+    for (int32_t i = 0; i < p->n_all; i++) {
+        prompt[i] = p->sample[i].n_prompt;
+        response[i] = p->sample[i].n_total - p->sample[i].n_prompt;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
+    return (x > y) - (x < y);
+}
+
+/* ---- Costs of a set's generation and inference -------------------------- */
+
+/* A decode step is priced at the shortest and the longest texts, and is linear
+ * between. */
+struct step {
+    bool priced;
+    double each_step, each_token;
+};
+
+struct priced {
+    struct weft_pass_price *policy, *model[WEFT_OVERLAP_MODELS];
+    double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
+    int32_t n_models, n_instances;        /* instances: of a replica */
+    int32_t slots;                        /* of a replica */
+    double longest;                       /* text */
+    struct step *step;                    /* (slots + 1) */
+};
+
+/* Instances of a replica go through its stages at the same time, and have
+ * equal shares of the samples. */
+static double price_step(const struct priced *p, int32_t n, double tokens)
+{
+    int32_t rows = (int32_t) weft_ceil_div(n, p->n_instances);
+    int64_t keys = (int64_t) (rows * tokens);
+    const struct weft_work_rows work = {rows, rows, keys, keys - rows};
+    return weft_pass_price_s(p->policy, &work);
+}
+
+/* More samples than slots do not fit a step. */
+static double step_s(void *ctx, int32_t n, double n_tokens)
+{
+    struct priced *p = ctx;
+    if (n > p->slots)
+        return INFINITY;
+    struct step *s = &p->step[n];
+    if (!s->priced) {
+        double least = price_step(p, n, 1);
+        s->each_token = (price_step(p, n, p->longest) - least)
+                      / (n * fmax(p->longest - 1, 1));
+        s->each_step = least - n * s->each_token;
+        s->priced = true;
+    }
+    return s->each_step + n_tokens * s->each_token;
+}
+
+static double prefill_s(void *ctx, int32_t n, double n_tokens)
+{
+    struct priced *p = ctx;
+    const struct weft_work_rows rows = {
+        (int32_t) n_tokens, n, (int64_t) (n_tokens * n_tokens / n / 2), 0};
+    return weft_pass_price_s(p->policy, &rows);
+}
+
+static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
+{
+    struct priced *p = ctx;
+    double of = p->replicas[model], tokens = n_tokens / fmax(of, 1);
+    const struct weft_work_rows rows = {
+        (int32_t) ceil(tokens), (int32_t) ceil(tokens),
+        (int64_t) (tokens * n_tokens / n / 2), 0};
+    return weft_pass_price_s(p->model[model], &rows) / fmin(of, 1);
+}
+
+static void priced_release(struct priced *p)
+{
+    weft_pass_price_free(p->policy);
+    for (int32_t i = 0; i < p->n_models; i++)
+        weft_pass_price_free(p->model[i]);
+    weft_free(p->step);
+}
+
+/* Inference calls that are made as the set's samples end, on devices that
+ * generate: others gain nothing. */
+static bool competes(const struct weft_iteration_set *set,
+                     const struct weft_iteration_call *c)
+{
+    const struct weft_trainer *t = set->p->t;
+    return c->set == set && !c->length
+        && weft_iteration_shares(&t->gen[set->call].layout,
+                                 &t->layout[c->call]);
+}
+
+static int priced_init(const struct weft_iteration_set *set,
+                       struct priced *out, struct weft_err *err)
+{
+    const struct weft_iteration *p = set->p;
+    const struct weft_trainer *t = p->t;
+    const struct weft_g_generate *gen = &t->gen[set->call];
+    int32_t replicas = weft_migration_replicas(gen);
+    *out = (struct priced){.n_instances = gen->n_instances / replicas,
+                           .longest = gen->max_total};
+    out->slots = out->n_instances * gen->n_slots;
+    out->step = weft_alloc((size_t) out->slots + 1, sizeof *out->step);
+    int rc = out->step
+               ? weft_pass_price_create(t->tail->costs, &gen->model->shape,
+                                        &gen->layout, true, &out->policy, err)
+               : weft_err_nomem(err, "costs", (size_t) out->slots);
+    for (int32_t k = 0; k < p->n_calls && !rc; k++) {
+        const struct weft_iteration_call *c = &p->call[k];
+        const struct weft_g_layout *layout = &t->layout[c->call];
+        if (!competes(set, c) || out->n_models == WEFT_OVERLAP_MODELS)
+            continue;
+        out->replicas[out->n_models] = (double) layout->plan.dp / replicas;
+        rc = weft_pass_price_create(t->tail->costs, &c->model->arch.shape,
+                                    layout, false,
+                                    &out->model[out->n_models++], err);
+    }
+    return rc;
+}
+
+/* ---- The choice --------------------------------------------------------- */
+
+struct choice {
+    struct weft_migrate_costs costs;
+    struct weft_overlap_job job[WEFT_TAIL_PAST];
+    struct weft_overlap_sample *sample; /* (past, set->n) */
+    int32_t *seen;                      /* (past, set->n) ascending */
+};
+
+/* The replica that begins sample k of n: instances have equal shares, one after
+ * another, as far as slots last; the others come as slots become free. */
+static int32_t replica_of(const struct weft_g_generate *gen, int32_t k,
+                          int32_t n)
+{
+    int64_t share = weft_min64(gen->n_slots,
+                               weft_ceil_div(n, gen->n_instances));
+    int32_t i = (int32_t) (k / share);
+    return (i < gen->n_instances ? i : k) % weft_migration_replicas(gen);
+}
+
+static void fill_jobs(const struct weft_iteration_set *set, struct choice *c,
+                      const struct priced *priced)
+{
+    const struct weft_trainer *t = set->p->t;
+    const struct weft_tail *tail = t->tail;
+    const struct weft_g_generate *gen = &t->gen[set->call];
+    int32_t n = set->n, all = n * tail->n_past;
+    for (int32_t i = 0; i < all; i++) {
+        int64_t at = (int64_t) (i / n) * tail->n_samples + set->first + i % n;
+        c->seen[i] = tail->response[at];
+        c->sample[i] = (struct weft_overlap_sample){
+            replica_of(gen, i % n, n), tail->prompt[at], tail->response[at]};
+    }
+    qsort(c->seen, (size_t) all, sizeof *c->seen, ascending);
+    for (int32_t i = 0; i < tail->n_past; i++)
+        c->job[i] = (struct weft_overlap_job){
+            .costs = &c->costs,
+            .n_instances = weft_migration_replicas(gen),
+            .slots = priced->slots,
+            .n_samples = n,
+            .sample = c->sample + (size_t) i * (size_t) n,
+            .most = t->config.rollout.max_new_tokens,
+            .n_seen = all,
+            .seen = c->seen,
+            .n_models = priced->n_models,
+            .infer_s = infer_s,
+            .micro_tokens = t->config.train.micro_batch_tokens,
+            .wait_s = INFINITY};
+}
+
+/* BS_max for samples as long as those of the tail are. */
+static int32_t most_batch(const struct choice *c, const struct priced *p)
+{
+    int32_t n = c->job[0].n_seen;
+    int32_t first = n - (int32_t) weft_ceil_div(n, 5);
+    double tokens = c->job[0].sample[0].prompt;
+    for (int32_t i = first; i < n; i++)
+        tokens += (double) c->seen[i] / (n - first);
+    return weft_migrate_most_batch(&c->costs, tokens, p->slots);
+}
+
+static int simulate(const struct weft_iteration_set *set, struct choice *c,
+                    struct priced *priced, struct weft_tail_choice *out,
+                    struct weft_err *err)
+{
+    const struct weft_g_generate *gen = &set->p->t->gen[set->call];
+    const struct weft_overlap_when never = {.share = 0};
+    struct weft_overlap_when when = never;
+    int32_t n = set->p->t->tail->n_past;
+    int64_t pages = (int64_t) priced->n_instances * gen->n_pages;
+    /* caches do not move: samples are always read again */
+    c->costs = (struct weft_migrate_costs){.ctx = priced,
+                                           .step_s = step_s,
+                                           .prefill_s = prefill_s,
+                                           .token_bytes = 1,
+                                           .memory_bytes = (double) pages
+                                                         * WEFT_PAGE_TOKENS,
+                                           .link_bytes_per_s = 1e-12};
+    fill_jobs(set, c, priced);
+    int rc = weft_overlap_choose(n, c->job, &when, &out->seconds, err);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        struct weft_overlapped unmoved = {0};
+        rc = weft_overlap_simulate(&c->job[i], &never, &unmoved, NULL, err);
+        out->unmoved_s += unmoved.all_s / n;
+    }
+    out->seconds /= n;
+    out->when = (struct weft_migration_when){when.share, when.instances,
+                                             most_batch(c, priced)};
+    return rc;
+}
+
+static int choose(const struct weft_iteration_set *set,
+                  struct weft_tail_choice *out, struct weft_err *err)
+{
+    size_t all = (size_t) set->n * (size_t) set->p->t->tail->n_past;
+    struct priced priced;
+    struct choice c = {.sample = weft_alloc(all, sizeof *c.sample),
+                       .seen = weft_alloc(all, sizeof *c.seen)};
+    int rc = priced_init(set, &priced, err);
+    if (!rc && (!c.sample || !c.seen))
+        rc = weft_err_nomem(err, "lengths", all * sizeof *c.sample);
+    if (!rc)
+        rc = simulate(set, &c, &priced, out, err);
+    priced_release(&priced);
+    weft_free(c.sample);
+    weft_free(c.seen);
+    return rc;
+}
+
+/* ---- Decisions ---------------------------------------------------------- */
+
+static int replay(const struct weft_iteration_set *set,
+                  struct weft_tail_choice *out, struct weft_err *err)
+{
+    const struct weft_trainer *t = set->p->t;
+    const struct weft_tail *tail = t->tail;
+    for (int32_t i = 0; i < tail->n_decided; i++)
+        if (tail->decided[i].iteration == set->p->iteration
+            && tail->decided[i].call == set->call) {
+            out->when = tail->decided[i].when;
+            out->why = WEFT_TAIL_REPLAYED;
+            return 0;
+        }
+    return weft_err_set(err, WEFT_EINVAL,
+                        "%s: no decision for %s of iteration %d",
+                        t->config.rollout.decisions,
+                        t->flow.call[set->call].name, set->p->iteration + 1);
+}
+
+/* On rank 0. */
+static int decide(const struct weft_iteration_set *set,
+                  struct weft_tail_choice *out, struct weft_err *err)
+{
+    const struct weft_trainer *t = set->p->t;
+    if (t->tail && t->tail->n_decided > 0)
+        return replay(set, out, err);
+    out->why = !t->tail || !t->tail->costs ? WEFT_TAIL_DEFAULT
+             : t->tail->n_past == 0        ? WEFT_TAIL_FIRST
+                                           : WEFT_TAIL_CHOSEN;
+    return out->why == WEFT_TAIL_CHOSEN ? choose(set, out, err) : 0;
+}
+
+int weft_tail_decide(const struct weft_iteration_set *set,
+                     struct weft_tail_choice *out, struct weft_err *err)
+{
+    const struct weft_iteration *p = set->p;
+    const struct weft_trainer *t = p->t;
+    const struct weft_g_generate *gen = &t->gen[set->call];
+    int32_t replicas = weft_migration_replicas(gen);
+    int32_t instances = t->config.rollout.instances;
+    double remaining = t->config.rollout.remaining;
+    int rc = 0;
+    memset(out, 0, sizeof *out);
+    if (!t->config.rollout.inter_stage_fusion || replicas < 2
+        || weft_run_bounds(t))
+        return 0; /* a bound has no moment at which few are left */
+    if (t->recorded && t->recorded->tail) {
+        int64_t at = p->iteration - t->recorded->first;
+        *out = t->recorded->tail[at * WEFT_MAX_CALLS + set->call];
+        return 0;
+    }
+    out->why = WEFT_TAIL_SAID;
+    if (remaining <= 0 && instances <= 0) {
+        struct weft_err why = {0};
+        if (weft_world_rank() == 0 || t->recorded)
+            rc = decide(set, out, &why);
+        if (rc)
+            weft_seq_fail(t->seq, rc, "%s", why.text);
+        rc = weft_seq_agree(t->seq, out, sizeof *out, err);
+    }
+    if (out->why == WEFT_TAIL_SAID || out->why == WEFT_TAIL_DEFAULT)
+        out->when = (struct weft_migration_when){
+            remaining > 0 ? remaining : WEFT_TAIL_REMAINING,
+            instances > 0 ? instances : (int32_t) weft_ceil_div(replicas, 2),
+            0};
+    return rc;
+}

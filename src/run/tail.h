@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The long tail of generation: when the last samples go on with fewer replicas,
+ * and with how many (RLHFuse, section 4.2). Where the configuration does not
+ * say it, it is chosen anew for each iteration, by simulating the last ones with
+ * the lengths that their samples had (plan/fusion/overlap.h) on the costs that
+ * the run knows. What was chosen, and which samples moved, is noted in
+ *
+ *     run_dir/decisions.jsonl
+ *
+ * with the lengths, so that a run that goes on chooses as one that was not
+ * interrupted, and another run can be told to decide the same. No clock is
+ * read, and no number of the run depends on any of it.
+ */
+#ifndef WEFT_RUN_TAIL_H
+#define WEFT_RUN_TAIL_H
+
+#include "lm/migration.h"
+#include "plan/costs.h"
+#include "plan/fusion/overlap.h"
+
+struct weft_iteration;
+struct weft_iteration_set;
+struct weft_trainer;
+
+#define WEFT_TAIL_FILE "decisions.jsonl"
+/* The share of the samples that is left, where it is neither said nor chosen:
+ * the minimum of RLHFuse's figure 9. */
+#define WEFT_TAIL_REMAINING 0.2
+/* Iterations that are simulated. */
+enum { WEFT_TAIL_PAST = 3 };
+
+enum weft_tail_reason {
+    WEFT_TAIL_OFF,     /* no inter-stage fusion, or one replica */
+    WEFT_TAIL_SAID,    /* the configuration says it */
+    WEFT_TAIL_DEFAULT, /* no costs are known: the paper's fifth, and half of
+                          the replicas */
+    WEFT_TAIL_FIRST,   /* no lengths are known yet: nothing moves */
+    WEFT_TAIL_CHOSEN,
+    WEFT_TAIL_REPLAYED /* another run's decision */
+};
+
+/* Of one call that generates. */
+struct weft_tail_choice {
+    struct weft_migration_when when;
+    int32_t why; /* enum weft_tail_reason */
+    /* chosen: seconds of generation and inference, means of the iterations
+     * simulated; and without migration */
+    double seconds, unmoved_s;
+};
+
+struct weft_tail;
+
+/* costs: to choose with, which it frees, also after an error; NULL: none.
+ * Errors: WEFT_ENOMEM. */
+int weft_tail_create(struct weft_costs *costs, int32_t n_samples,
+                     struct weft_tail **out, struct weft_err *err);
+void weft_tail_free(struct weft_tail *tail); /* NULL is allowed */
+
+/* Decides for the generation of the set in this iteration. Rank 0 decides for
+ * all. Collective. Errors: WEFT_ENOMEM; a decision to replay is missing. */
+int weft_tail_decide(const struct weft_iteration_set *set,
+                     struct weft_tail_choice *out, struct weft_err *err);
+/* Remembers the lengths of an iteration whose samples are all there, on rank
+ * 0. */
+void weft_tail_note(const struct weft_iteration *p);
+
+/* ---- The record, on rank 0 --------------------------------------------- */
+
+/* Begins t->tail for a run with inter-stage fusion: reads the lengths of
+ * iterations before, from the record, which loses what came after; reads the
+ * decisions to replay. Errors: WEFT_ENOMEM, WEFT_EFORMAT, those of files. */
+int weft_tail_open(struct weft_trainer *t, struct weft_err *err);
+/* Appends a line for each call that generated. */
+int weft_tail_write(const struct weft_iteration *p, struct weft_err *err);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The record of what was decided, and lengths: decisions.jsonl. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "job/plan_needs.h"
+#include "record/lines.h"
+#include "run/iteration.h"
+#include "run/predict/known.h"
+#include "run/tail_inside.h"
+
+static const char *const why_word[] = {
+    [WEFT_TAIL_OFF] = "off",         [WEFT_TAIL_SAID] = "configuration",
+    [WEFT_TAIL_DEFAULT] = "default", [WEFT_TAIL_FIRST] = "first",
+    [WEFT_TAIL_CHOSEN] = "chosen",   [WEFT_TAIL_REPLAYED] = "replayed"};
+
+/* ---- Writing ------------------------------------------------------------ */
+
+static void add_numbers(struct weft_string *out, const char *key, int32_t n,
+                        const int32_t *x)
+{
+    weft_string_addf(out, ", \"%s\": [", key);
+    for (int32_t i = 0; i < n; i++)
+        weft_string_addf(out, "%s%d", i ? ", " : "", x[i]);
+    weft_string_add(out, "]");
+}
+
+/* The samples that moved, in the order of their numbers. */
+static void add_moved(struct weft_string *out,
+                      const struct weft_migrated *moved)
+{
+    weft_string_addf(out, ", \"left\": %d", moved->n_left);
+    add_numbers(out, "stay", moved->n_stay, moved->stay);
+    weft_string_add(out, ", \"moved\": [");
+    for (int32_t i = 0; i < moved->n_moved; i++) {
+        const struct weft_moved_sample *m = &moved->moved[i];
+        weft_string_addf(out, "%s[%d, %d, %d]", i ? ", " : "", m->sample,
+                         m->from, m->to);
+    }
+    weft_string_add(out, "]");
+}
+
+static int add_line(const struct weft_iteration_set *set,
+                    struct weft_string *out)
+{
+    const struct weft_iteration *p = set->p;
+    const struct weft_trainer *t = p->t;
+    const struct weft_tail_choice *choice = &p->tail[set->call];
+    int32_t *length = weft_alloc(2 * (size_t) set->n, sizeof *length);
+    if (!length)
+        return WEFT_ENOMEM;
+    for (int32_t k = 0; k < set->n; k++) {
+        const struct weft_sample *s = &p->sample[set->first + k];
+        length[k] = s->n_prompt;
+        length[set->n + k] = s->n_total - s->n_prompt;
+    }
+    weft_string_addf(out, "{\"iteration\": %d, \"call\": ", p->iteration + 1);
+    weft_string_add_json(out, t->flow.call[set->call].name);
+    weft_string_addf(
+        out, ", \"why\": \"%s\", \"remaining\": ", why_word[choice->why]);
+    weft_string_add_number(out, choice->when.share);
+    weft_string_addf(out, ", \"instances\": %d, \"most_batch\": %d",
+                     choice->when.instances, choice->when.most_batch);
+    if (choice->why == WEFT_TAIL_CHOSEN) {
+        weft_string_add(out, ", \"predicted_s\": ");
+        weft_string_add_number(out, choice->seconds);
+        weft_string_add(out, ", \"unmoved_s\": ");
+        weft_string_add_number(out, choice->unmoved_s);
+    }
+    if (p->moved[set->call].n_stay > 0)
+        add_moved(out, &p->moved[set->call]);
+    add_numbers(out, "prompts", set->n, length);
+    add_numbers(out, "responses", set->n, length + set->n);
+    weft_string_add(out, "}\n");
+    weft_free(length);
+    return 0;
+}
+
+int weft_tail_write(const struct weft_iteration *p, struct weft_err *err)
+{
+    struct weft_line_file *file = p->t->tail ? &p->t->tail->file : NULL;
+    int rc = 0;
+    for (int32_t k = 0; file && file->fd >= 0 && k < p->n_sets && !rc; k++) {
+        struct weft_string line = {0};
+        if (p->t->flow.call[p->set[k].call].kind == WEFT_GENERATE)
+            line.failed = add_line(&p->set[k], &line) != 0 || line.failed;
+        rc = weft_string_check(&line, WEFT_TAIL_FILE, err);
+        if (!rc && line.n > 0)
+            rc = weft_line_file_add(file, &line, err);
+        weft_string_release(&line);
+    }
+    return rc;
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+/* Of the call's line: where the set of its samples begins, and how many; 0: it
+ * is no call that generates. */
+static int32_t find_set(const struct weft_trainer *t, const char *name,
+                        int32_t *call_out, int32_t *first_out)
+{
+    int32_t first = 0;
+    for (int32_t f = 0; f < t->flow.n_fields; f++) {
+        if (weft_flow_origin(&t->flow, f) != f)
+            continue;
+        int32_t n = weft_run_samples_at(&t->config, &t->flow, f);
+        int32_t call = weft_flow_writer(&t->flow, f);
+        if (strcmp(t->flow.call[call].name, name) == 0) {
+            *call_out = call;
+            *first_out = first;
+            return t->flow.call[call].kind == WEFT_GENERATE ? n : 0;
+        }
+        first += n;
+    }
+    return 0;
+}
+
+static int read_numbers(const json_t *o, const char *name, const char *key,
+                        int32_t n, int32_t *out, struct weft_err *err)
+{
+    json_t *list, *value;
+    size_t i;
+    int rc = weft_json_array(o, name, key, &list, err);
+    if (!rc && json_array_size(list) != (size_t) n)
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "%s: '%s' has %zu numbers, and the run %d samples",
+                          name, key, json_array_size(list), n);
+    for (i = 0; i < (size_t) n && !rc; i++) {
+        value = json_array_get(list, i);
+        json_int_t x = json_is_integer(value) ? json_integer_value(value) : 0;
+        if (x < 1 || x > INT32_MAX)
+            rc = weft_err_set(err, WEFT_EFORMAT,
+                              "%s: '%s' must be numbers of tokens", name,
+                              key);
+        else
+            out[i] = (int32_t) x;
+    }
+    return rc;
+}
+
+/* What a line says of a call of this run. */
+struct said {
+    int32_t n, call, first; /* the set; n 0: it is of no such call */
+    json_t *o;
+    const char *name;
+    int64_t iteration;
+};
+
+/* Reads all lines of a file, in order. */
+static int for_each_line(const struct weft_trainer *t, const char *path,
+                         int (*fn)(const struct weft_trainer *t,
+                                   const struct said *said,
+                                   struct weft_err *err),
+                         struct weft_err *err)
+{
+    char *text;
+    size_t n;
+    struct weft_line line;
+    int rc = weft_file_read(path, 0, &text, &n, err);
+    if (rc)
+        return rc;
+    struct weft_lines lines = {path, text, text + n, 0, false};
+    while (!(rc = weft_lines_next(&lines, &line, err)) && line.o) {
+        char name[4200];
+        const char *call;
+        snprintf(name, sizeof name, "%s:%d", path, lines.number);
+        struct said said = {
+            .o = line.o, .name = name, .iteration = line.iteration};
+        rc = weft_json_string(line.o, name, "call", &call, err);
+        if (!rc)
+            said.n = find_set(t, call, &said.call, &said.first);
+        if (!rc && said.n > 0)
+            rc = fn(t, &said, err);
+        json_decref(line.o);
+        if (rc)
+            break;
+    }
+    weft_free(text);
+    return rc;
+}
+
+/* A line's lengths; those of an iteration's first call make room for the
+ * others'. */
+static int take_lengths(const struct weft_trainer *t, const struct said *said,
+                        struct weft_err *err)
+{
+    struct weft_tail *tail = t->tail;
+    size_t at = (size_t) said->first;
+    int32_t *prompt, *response;
+    if (said->iteration > tail->read || tail->n_past == 0)
+        weft_tail_add(tail, &prompt, &response);
+    tail->read = said->iteration;
+    at += (size_t) (tail->n_past - 1) * (size_t) tail->n_samples;
+    int rc = read_numbers(said->o, said->name, "prompts", said->n,
+                          tail->prompt + at, err);
+    return rc ? rc
+              : read_numbers(said->o, said->name, "responses", said->n,
+                             tail->response + at, err);
+}
+
+static int take_decision(const struct weft_trainer *t,
+                         const struct said *said, struct weft_err *err)
+{
+    struct weft_tail *tail = t->tail;
+    struct weft_tail_decided *more = weft_realloc(
+        tail->decided, (size_t) tail->n_decided + 1, sizeof *more);
+    int64_t instances = 0, most = 0;
+    double share = 0;
+    if (!more)
+        return weft_err_nomem(err, said->name, sizeof *more);
+    tail->decided = more;
+    int rc = weft_json_double(said->o, said->name, "remaining", &share, err);
+    if (!rc && (share < 0 || share > 0.95))
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "%s: 'remaining' must be 0 to 0.95", said->name);
+    if (!rc)
+        rc = weft_json_int(said->o, said->name, "instances", 0, INT32_MAX,
+                           &instances, err);
+    if (!rc)
+        rc = weft_json_int(said->o, said->name, "most_batch", 0, INT32_MAX,
+                           &most, err);
+    if (!rc)
+        more[tail->n_decided++] = (struct weft_tail_decided){
+            (int32_t) said->iteration - 1,
+            said->call,
+            {share, (int32_t) instances, (int32_t) most}};
+    return rc;
+}
+
+/* ---- Opening ------------------------------------------------------------ */
+
+static bool is_chosen(const struct weft_config *c)
+{
+    return c->rollout.remaining <= 0 && c->rollout.instances <= 0
+        && !c->rollout.decisions;
+}
+
+static int read_all(struct weft_trainer *t, struct weft_err *err)
+{
+    const char *decisions = t->config.rollout.decisions;
+    int rc = weft_line_file_open(t->config.run_dir, WEFT_TAIL_FILE,
+                                 t->iteration, &t->tail->file, err);
+    if (!rc)
+        rc = for_each_line(t, t->tail->file.path, take_lengths, err);
+    if (!rc && decisions)
+        rc = for_each_line(t, decisions, take_decision, err);
+    if (!rc && decisions && t->tail->n_decided == 0)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "%s: no decision of a call of this run", decisions);
+    return rc;
+}
+
+int weft_tail_open(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_costs *costs = NULL;
+    int rc = 0;
+    if (!t->config.rollout.inter_stage_fusion
+        || !weft_config_generates(&t->config))
+        return 0;
+    if (t->known) {
+        const struct weft_simulate_options o = weft_known_options(t->known,
+                                                                  &t->job);
+        rc = weft_simulate_costs(&o, &t->job, &costs, err);
+    } else if (is_chosen(&t->config)) {
+        weft_warn("rollout.inter_stage_fusion: without costs (keys 'costs', "
+                  "'cluster') samples move when a fifth of them is left, to "
+                  "half of the replicas");
+    }
+    if (!rc)
+        rc = weft_tail_create(
+            costs, weft_run_samples_all(&t->config, &t->flow), &t->tail, err);
+    else
+        weft_costs_free(costs);
+    return rc ? rc : read_all(t, err);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of tail.h, between its files. */
+#ifndef WEFT_RUN_TAIL_INSIDE_H
+#define WEFT_RUN_TAIL_INSIDE_H
+
+#include "record/lines.h"
+#include "run/tail.h"
+
+/* A decision of another run. */
+struct weft_tail_decided {
+    int32_t iteration, call;
+    struct weft_migration_when when;
+};
+
+struct weft_tail {
+    struct weft_costs *costs; /* NULL: none */
+    int32_t n_samples, n_past;
+    /* (WEFT_TAIL_PAST, n_samples) tokens of the last iterations' samples, the
+     * newest last */
+    int32_t *prompt, *response;
+    struct weft_tail_decided *decided; /* (n_decided) to replay */
+    int32_t n_decided;
+    struct weft_line_file file; /* the run's record */
+    int64_t read;               /* the last iteration read from it */
+};
+
+/* Where the lengths of one more iteration are to be written. */
+void weft_tail_add(struct weft_tail *tail, int32_t **prompt_out,
+                   int32_t **response_out);
+
+#endif

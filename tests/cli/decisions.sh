@@ -1,0 +1,148 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# When the last samples move is chosen by costs and by the lengths seen: noted,
+# the same after an interruption, the same when replayed, never what changes a
+# number. What is wrong is one sentence.
+set -u
+command=train
+options=-q
+. "$WEFT_SRCDIR/tests/cli/expect.sh"
+size="--hidden 32 --layers 2 --heads 2 --intermediate 64 --vocab 300 --tied
+      --max-positions 256"
+# shellcheck disable=SC2086
+"$weft" init $size --seed 1 -o actor >out 2>err || fail "init"
+# shellcheck disable=SC2086
+"$weft" init $size --seed 2 --scalar -o critic >out 2>err || fail "init"
+awk 'BEGIN { for (i = 0; i < 40; i++)
+    printf "{\"prompt\": \"%0*d\"}\n", 6, i * 79 }' >prompts.jsonl
+cat >ppo.yaml <<END
+algorithm: ppo
+seed: 3
+iterations: 6
+data: {path: prompts.jsonl, template: none}
+model: {actor: actor, critic: critic, reference: actor}
+reward: [{type: model, model: critic}]
+rollout:
+  prompts: 40
+  max_new_tokens: 100
+  slots: 20
+  chunk_tokens: 4
+  lengths: lognormal:12:1.1
+  inter_stage_fusion: true
+ppo: {epochs: 1, mini_batches: 1}
+checkpoint: {every: 3, dtype: f32}
+runtime: {devices: 2}
+train: {micro_batch_tokens: 60}
+layout: dp2
+END
+# A pass takes 2 layers of 10 ms each, whatever it has to do.
+cat >cluster.yaml <<END
+name: layers
+kinds:
+  - {name: node, nodes: 1, devices: 2, memory_gib: 8, tflops: {f32: 100000},
+     memory_gbs: 100000, task_us: 0, layer_us: 10000,
+     inside: {gbs: 1000, us: 0}, network: {rails: 1, gbs: 1, us: 0}}
+END
+
+# Runs that go on say so.
+train() # what a run must say on stderr, options...
+{
+    part=$1
+    shift
+    "$weft" train -q ppo.yaml "$@" >out 2>err || fail "weft train $*"
+    grep -qF -- "$part" err || fail "weft train $*: $part"
+}
+
+weights() # run: checksum of the last checkpoint's tensors
+{
+    (cd "$1/checkpoints/iteration-000006" &&
+        find . -name '*.safetensors' | LC_ALL=C sort | xargs cat | cksum)
+}
+
+decided() # run: what was decided and what moved, without why
+{
+    sed 's/"why": "[a-z]*", //; s/"predicted_s".*, "left"/"left"/
+         s/"predicted_s".*, "prompts"/"prompts"/' "$1/decisions.jsonl"
+}
+
+expect 0 "" ppo.yaml run_dir=off rollout.inter_stage_fusion=false
+expect 0 "" ppo.yaml run_dir=whole cluster=cluster.yaml
+[ "$(weights off)" = "$(weights whole)" ] || fail "fusion changed weights"
+cmp -s off/samples/000006.jsonl whole/samples/000006.jsonl ||
+    fail "fusion changed samples"
+
+# Nothing is known at first; then it pays, and samples move.
+[ "$(grep -c '"why": "first", "remaining": 0,' whole/decisions.jsonl)" = 1 ] ||
+    fail "the first iteration"
+[ "$(grep -c '"why": "chosen", "remaining": 0\.' whole/decisions.jsonl)" = 5 ] ||
+    fail "the others"
+grep -q '"stay": \[[01]\], "moved": \[\[' whole/decisions.jsonl ||
+    fail "no sample moved"
+# Without migration the longest response takes its steps and a prefill, 20 ms
+# each, and then an inference. Its three calls have 40 micro-batches at most.
+awk -F'"responses": \\[' '{
+        n = split($2, x, /[],]/); most[NR] = 0
+        for (i = 1; i < n; i++) if (x[i] + 0 > most[NR]) most[NR] = x[i] + 0
+        if (NR == 1) next
+        match($0, /"predicted_s": [0-9.e-]*/)
+        seconds = substr($0, RSTART + 15, RLENGTH - 15) + 0
+        match($0, /"unmoved_s": [0-9.e-]*/)
+        unmoved = substr($0, RSTART + 13, RLENGTH - 13) + 0
+        n = NR - 1 < 3 ? NR - 1 : 3; least = 0
+        for (i = NR - n; i < NR; i++) least += 0.02 * (most[i] + 1) / n
+        print "iteration " NR ": " seconds ", " unmoved ", at least " least
+        if (unmoved < least || unmoved > least + 2.4 || seconds >= unmoved)
+            exit 1 }' whole/decisions.jsonl >out || fail "seconds"
+
+# An interruption changes no decision; without the record all begins anew.
+expect 0 "" ppo.yaml run_dir=parts cluster=cluster.yaml iterations=3
+cp -r parts lost
+train resuming run_dir=parts cluster=cluster.yaml
+cmp -s whole/decisions.jsonl parts/decisions.jsonl ||
+    fail "a run that went on decided otherwise"
+rm lost/decisions.jsonl
+train resuming run_dir=lost cluster=cluster.yaml
+[ "$(weights off)" = "$(weights lost)" ] || fail "a lost record"
+[ "$(grep -c '"why": "first"' lost/decisions.jsonl)" = 1 ] ||
+    fail "a lost record's first"
+
+# Replayed, without costs.
+expect 0 "" ppo.yaml run_dir=again rollout.decisions=whole/decisions.jsonl
+[ "$(grep -c '"why": "replayed"' again/decisions.jsonl)" = 6 ] ||
+    fail "not replayed"
+decided whole >a
+decided again >b
+cmp -s a b || fail "a replay decided otherwise"
+[ "$(weights off)" = "$(weights again)" ] || fail "a replay changed weights"
+
+# Without costs, and as the configuration says.
+train "without costs (keys 'costs', 'cluster') samples move when a fifth" \
+    run_dir=none iterations=1
+grep -q '"why": "default", "remaining": 0.2, "instances": 1' \
+    none/decisions.jsonl || fail "no default"
+expect 0 "" ppo.yaml run_dir=said iterations=1 rollout.instances=1 \
+    rollout.remaining=0.4 cluster=cluster.yaml
+grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \
+    said/decisions.jsonl || fail "not as said"
+
+# Bad input.
+head -n 2 whole/decisions.jsonl >short
+expect 1 "short: no decision for actor_generate of iteration 3" ppo.yaml \
+    run_dir=bad rollout.decisions=short
+expect 1 "says when samples move, and so does 'rollout.remaining'" ppo.yaml \
+    run_dir=bad2 rollout.decisions=short rollout.remaining=0.3
+expect 1 "'rollout.decisions' says when samples move" ppo.yaml run_dir=bad2 \
+    rollout.decisions=short rollout.inter_stage_fusion=false
+sed 's/"remaining": 0,/"remaining": 2,/' short >wrong
+expect 1 "wrong:1: 'remaining' must be 0 to 0.95" ppo.yaml run_dir=bad2 \
+    rollout.decisions=wrong
+sed 's/actor_generate/nobody/' short >wrong
+expect 1 "wrong: no decision of a call of this run" ppo.yaml run_dir=bad2 \
+    rollout.decisions=wrong
+[ ! -e bad2 ] || fail "a refused run left a folder"
+sed -i 's/"responses": \[[0-9]*, /"responses": [/' lost/decisions.jsonl
+"$weft" train -q ppo.yaml run_dir=lost cluster=cluster.yaml iterations=7 \
+    >out 2>err && fail "a damaged record"
+grep -q "'responses' has 39 numbers, and the run 40 samples" err ||
+    fail "39 numbers"
+exit $failed
