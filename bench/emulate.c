@@ -19,17 +19,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "bench/emulated.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "plan/engine/engine.h"
 #include "plan/lengths.h"
-#include "rt/codelet.h"
 #include "run/predict/recorded.h"
-#include "sched/sched.h"
 
 enum { MOST_WORDS = 3 };
 struct row {
@@ -73,16 +70,6 @@ static const struct group {
  * millisecond. */
 static const double least_s = 2e-3;
 
-static struct weft_err err;
-
-#define CHECK(call)                                                          \
-    do {                                                                     \
-        if ((call) != 0) {                                                   \
-            fprintf(stderr, "emulate: %s\n", err.text);                      \
-            exit(1);                                                         \
-        }                                                                    \
-    } while (0)
-
 /* ---- What tasks take ---------------------------------------------------- */
 
 static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
@@ -102,124 +89,6 @@ static void message(void *ctx, const struct weft_recording *r, int64_t task,
     (void) r;
     (void) task;
     *out = (struct weft_engine_message){.latency_s = 0};
-}
-
-/* ---- Executed ----------------------------------------------------------- */
-
-struct sleep_args {
-    double seconds;
-    struct weft_span *span;
-};
-
-static int sleep_cpu(const void *args_, void *const buf[], int n_buf,
-                     struct weft_exec *x)
-{
-    const struct sleep_args *args = args_;
-    double left;
-    (void) buf;
-    (void) n_buf;
-    (void) x;
-    args->span->start_s = weft_clock_s();
-    while ((left = args->span->start_s + args->seconds - weft_clock_s())
-           > 0) {
-        struct timespec t = {(time_t) left,
-                             (long) ((left - (double) (time_t) left) * 1e9)};
-        (void) nanosleep(&t, NULL);
-    }
-    args->span->end_s = weft_clock_s();
-    return 0;
-}
-WEFT_CODELET(sleep, 0x808080, sleep_cpu)
-
-struct job {
-    struct weft_rt *rt;
-    struct weft_seq *seq;
-    const struct weft_recording *r;
-    struct weft_tile **tile;
-    struct weft_span *span; /* (n_tasks) */
-    int64_t wait, lots;
-};
-
-static void pass_waits(struct job *j, int64_t task)
-{
-    const struct weft_recording *r = j->r;
-    for (; j->lots < r->n_lots && r->lot[j->lots] <= task; j->lots++)
-        weft_seq_lot(j->seq);
-    for (; j->wait < r->n_waits && r->wait[j->wait].task <= task; j->wait++) {
-        const struct weft_rec_wait *w = &r->wait[j->wait];
-        if (w->tile >= 0) {
-            (void) weft_tile_acquire(j->tile[w->tile], WEFT_READ);
-            weft_tile_unacquire(j->tile[w->tile]);
-        } else if (!w->local) {
-            CHECK(weft_seq_wait(j->seq, &err));
-        } else {
-            int64_t lot = 0; /* it ends where the next one begins */
-            while (r->lot[lot] != w->ended)
-                lot++;
-            weft_seq_wait_lot(j->seq, lot);
-        }
-    }
-}
-
-static void insert(struct job *j, int64_t i)
-{
-    enum { MOST = 512 };
-    struct weft_access access[MOST];
-    const struct weft_rec_task *t = &j->r->task[i];
-    const struct weft_where where = {.device = t->device,
-                                     .priority = t->priority,
-                                     .position = t->position,
-                                     .chain = t->chain,
-                                     .call = t->call,
-                                     .iteration = t->iteration,
-                                     .micro_batch = t->micro_batch,
-                                     .layer = t->layer};
-    const struct sleep_args args = {seconds(NULL, j->r, i, 0), &j->span[i]};
-    if (t->kind == WEFT_REC_ANSWER)
-        return; /* it is there at once */
-    weft_assert(t->n_access <= MOST && t->kind == WEFT_REC_TASK);
-    for (int32_t k = 0; k < t->n_access; k++) {
-        struct weft_rec_access a = j->r->access[t->access + k];
-        access[k] = (struct weft_access){j->tile[a.tile],
-                                         a.mode == 0   ? WEFT_READ
-                                         : a.mode == 1 ? WEFT_WRITE
-                                                       : WEFT_READ_WRITE};
-    }
-    weft_insert(j->seq, &weft_cl_sleep, &args, sizeof args, access,
-                t->n_access, &where);
-}
-
-/* Returns the seconds from the first start to the last end. */
-static double execute(const struct weft_recording *r, int32_t n_devices,
-                      struct weft_span *span)
-{
-    struct weft_rt_options options = {
-        .n_devices = n_devices, .policy = &weft_sched_lanes, .nap = 1};
-    struct job j = {.r = r, .span = span};
-    double first = 0, last = 0;
-    j.tile = weft_alloc((size_t) r->n_tiles, sizeof *j.tile);
-    CHECK(weft_rt_start(&options, &j.rt, &err));
-    CHECK(weft_seq_create(j.rt, &j.seq, &err));
-    for (int64_t i = 0; i < r->n_tiles; i++)
-        CHECK(weft_tile_create(j.rt,
-                               &(struct weft_tile_id){.model = "emulated"},
-                               WEFT_MEM_SAMPLES, 8, &j.tile[i], &err));
-    for (int64_t i = 0; i < r->n_tasks; i++) {
-        pass_waits(&j, i);
-        insert(&j, i);
-    }
-    CHECK(weft_seq_wait(j.seq, &err));
-    for (int64_t i = 0; i < r->n_tiles; i++)
-        weft_tile_release(j.tile[i]);
-    weft_seq_free(j.seq);
-    weft_rt_stop(j.rt);
-    for (int64_t i = 0; i < r->n_tasks; i++) {
-        if (span[i].end_s > 0 && (first == 0 || span[i].start_s < first))
-            first = span[i].start_s;
-        last = span[i].end_s > last ? span[i].end_s : last;
-    }
-    weft_free(j.tile);
-    return last - first;
 }
 
 /* ---- One beside the other ----------------------------------------------- */
@@ -365,7 +234,7 @@ static void compare_row(const char *file, int n, const char *const *word,
     struct weft_span *a = weft_alloc(n_tasks, sizeof *a);
     struct weft_span *b = weft_alloc(n_tasks, sizeof *b);
     double planned = simulate(&r, row->devices, NULL, a);
-    double executed = execute(&r, row->devices, b);
+    double executed = execute(&r, row->devices, false, seconds, NULL, b);
     double order = same_order(&r, row->devices, a, b);
     double again = simulate(&r, row->devices, b, a);
     snprintf(name, sizeof name, "%s%s%s", row->layout,

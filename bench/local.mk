@@ -29,7 +29,7 @@ bench_programs += %D%/record
 %C%_record_SOURCES = %D%/record.c %D%/made.h %D%/check.h
 %C%_record_LDADD = $(weft_libs)
 bench_programs += %D%/emulate
-%C%_emulate_SOURCES = %D%/emulate.c
+%C%_emulate_SOURCES = %D%/emulate.c %D%/emulated.h %D%/check.h
 %C%_emulate_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_emulate_LDADD = $(weft_libs)
 EXTRA_DIST += %D%/gpu.c %D%/card.h %D%/gpu.sh %D%/gpu_torch.py
@@ -45,6 +45,13 @@ bench-gpu: $(bench_gpu) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/gpu.sh
 # The last samples of generation, with fusion and without.
 EXTRA_DIST += %D%/tail.sh
+bench_programs += %D%/tail_emulated
+%C%_tail_emulated_SOURCES = %D%/tail_emulated.c %D%/emulated.h %D%/made.h \
+	%D%/check.h
+%C%_tail_emulated_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_tail_emulated_LDADD = $(weft_libs)
+bench-tail-emulated: %D%/tail_emulated
+	%D%/tail_emulated
 bench-tail: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
@@ -106,5 +113,6 @@ bench-search: %D%/search
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
-.PHONY: bench bench-completed bench-fusion bench-generate bench-gpu bench-grpo bench-layouts \
-	bench-papers bench-record bench-schedule bench-search bench-simulate bench-tail bench-trust
+.PHONY: bench bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
+	bench-layouts bench-papers bench-record bench-schedule bench-search bench-simulate \
+	bench-tail bench-tail-emulated bench-trust

@@ -52,7 +52,7 @@ static void made_model(const char *dir, const char *name,
 
 /* File `name` below dir: n prompts of `least` to `most` tokens, which differ
  * from their first ones on: what is common would not be computed again. */
-static void made_prompts(const char *dir, const char *name, int n, int least,
+static inline void made_prompts(const char *dir, const char *name, int n, int least,
                          int most)
 {
     char path[600];

@@ -176,9 +176,8 @@ static const char events[] = "events.out.tfevents.";
 
 /* What weft_run_dir_begin() creates: these files, and these folders, which are
  * empty but for TensorBoard's event file. */
-static const char *const made_file[] = {"config.yaml", "plan.json",
-                                        "metrics.jsonl", "decisions.jsonl",
-                                        "lock"};
+static const char *const made_file[] = {
+    "config.yaml", "plan.json", "metrics.jsonl", "decisions.jsonl", "lock"};
 static const char *const made_folder[] = {"samples", "checkpoints",
                                           "tensorboard"};
 

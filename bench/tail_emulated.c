@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inter-stage fusion on emulated devices: three iterations of generation and
+ * inference are recorded with the lengths of their samples, so that the last one
+ * decides by those before; the event engine plays the recording, and the runtime
+ * with its policy executes it on devices on which a task only sleeps for its
+ * time.
+ *
+ *     bench/tail_emulated
+ *
+ * The setting of RLHFuse (section 7) that gains most in bench/fusion: actor and
+ * reference of 33B, critic and reward model of 65B, responses of at most 512
+ * tokens, lognormal:200:0.8, prompts of 256. A device stands for an instance of
+ * four Hopper GPUs as examples/clusters/rlhfuse_hopper.yaml has them, with 8
+ * samples as there; it is as fast as the four, and a layer takes 10 us more, as
+ * its sums do. Base: generation, then inference (RLHFuse-Base), by themselves.
+ */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/emulated.h"
+#include "bench/made.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "plan/costs.h"
+#include "plan/engine/engine.h"
+#include "run/predict/recorded.h"
+
+enum { ITERATIONS = 3, EACH = 8 };
+
+static const struct made_size actor_size = {"33B", 6656,  60,   52,
+                                            52,    17920, 32000},
+                              critic_size = {"65B", 8192,  80,   64,
+                                             64,    22016, 32000};
+
+static const char cluster_yaml[] =
+    "name: instances\n"
+    "kinds:\n"
+    "  - name: four_hoppers\n"
+    "    nodes: 1\n"
+    "    devices: 64\n"
+    "    memory_gib: 320\n"
+    "    tflops: {f32: 268, bf16: 3956}\n"
+    "    memory_gbs: 13400\n"
+    "    by_rows: [[1, 0.005], [16, 0.08], [64, 0.25], [256, 0.45], "
+    "[1024, 0.6], [4096, 0.65]]\n"
+    "    by_bytes: [[262144, 0.02], [4194304, 0.25], [67108864, 0.7], "
+    "[1073741824, 0.85]]\n"
+    "    task_us: 10\n"
+    "    layer_us: 50\n"
+    "    inside: {gbs: 450, us: 3}\n"
+    "    network: {rails: 8, gbs: 25, us: 5}\n";
+
+static const char config_yaml[] =
+    "algorithm: ppo\n"
+    "seed: 15\n"
+    "iterations: 3\n"
+    "data: {prompt_tokens: 256}\n"
+    "model: {actor: actor, critic: critic, reference: actor}\n"
+    "reward: [{type: model, model: critic}]\n"
+    "rollout: {max_new_tokens: 512, slots: 8, lengths: 'lognormal:200:0.8'}\n"
+    "ppo: {mini_batches: 1}\n"
+    "train: {micro_batch_tokens: 4096}\n"
+    "numerics: {dtype: bf16}\n"
+    "runtime: {overlap: false, place: device}\n";
+
+/* ---- Recordings --------------------------------------------------------- */
+
+struct setting {
+    const char *dir;
+    int32_t devices;
+    struct weft_cluster cluster;
+    struct weft_costs *costs;
+};
+
+static struct weft_costs *make_costs(const struct setting *s)
+{
+    const struct weft_costs_job job = {.cluster = &s->cluster,
+                                       .n_ranks = 1,
+                                       .n_devices = s->devices,
+                                       .place_per_device = true};
+    struct weft_costs *out;
+    CHECK(weft_costs_create(&job, &out, &err));
+    return out;
+}
+
+/* The calls of these kinds. */
+static uint32_t calls_of(const struct weft_trainer *t, bool generates,
+                         bool infers)
+{
+    uint32_t calls = 0;
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        if ((generates && t->flow.call[i].kind == WEFT_GENERATE)
+            || (infers && t->flow.call[i].kind == WEFT_INFER))
+            calls |= 1u << i;
+    return calls;
+}
+
+static int32_t *draw_lengths(const struct weft_trainer *t)
+{
+    int32_t n = weft_run_samples_all(&t->config, &t->flow);
+    int32_t *out = weft_alloc((size_t) (n * ITERATIONS), sizeof *out);
+    for (int32_t i = 0; i < n * ITERATIONS; i++)
+        out[i] = weft_lengths_draw(&t->lengths, t->config.seed, i / n, i % n,
+                                   t->config.rollout.max_new_tokens);
+    return out;
+}
+
+static void record(const struct setting *s, bool generates, bool infers,
+                   bool fusion, struct weft_recording *out)
+{
+    const char *word[5];
+    char text[4][64], file[600];
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    const struct weft_g_job job = {
+        .n_ranks = 1, .n_devices = s->devices, .place_per_device = true};
+    snprintf(file, sizeof file, "%s/ppo.yaml", s->dir);
+    snprintf(text[0], sizeof *text, "layout=dp%d", (int) s->devices);
+    snprintf(text[1], sizeof *text, "rollout.prompts=%d",
+             (int) s->devices * EACH);
+    snprintf(text[2], sizeof *text, "numerics.gradient_groups=%d",
+             (int) s->devices);
+    snprintf(text[3], sizeof *text, "rollout.inter_stage_fusion=%s",
+             fusion ? "true" : "false");
+    for (int i = 0; i < 4; i++)
+        word[i] = text[i];
+    CHECK(weft_run_config_read(file, 4, word, &config, &err));
+    CHECK(weft_trainer_describe(&config, &job, &plan, &t, &err));
+    int32_t *length = draw_lengths(t);
+    const struct weft_recorded how = {.rank = -1,
+                                      .calls = calls_of(t, generates, infers),
+                                      .iterations = ITERATIONS,
+                                      .n_total = length,
+                                      .responses = true,
+                                      .costs = make_costs(s)};
+    weft_recording_init(out);
+    CHECK(weft_run_record(t, &how, out, &err));
+    plan = t->plan;
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+    weft_free(length);
+}
+
+/* ---- Played and executed ------------------------------------------------ */
+
+static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
+                      int32_t device)
+{
+    struct setting *s = ctx;
+    if (device < 0) /* any device of its place: there is one */
+        device = r->task[task].place;
+    return weft_costs_task(s->costs, r, task, device);
+}
+
+static void message(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out)
+{
+    (void) ctx;
+    (void) r;
+    (void) task;
+    *out = (struct weft_engine_message){.latency_s = 0};
+}
+
+/* From the first task of the last iteration to its last. */
+static double last_s(const struct weft_recording *r,
+                     const struct weft_span *span)
+{
+    double first = INFINITY, last = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        if (r->task[i].iteration != ITERATIONS - 1 || span[i].end_s <= 0)
+            continue;
+        first = fmin(first, span[i].start_s);
+        last = fmax(last, span[i].end_s);
+    }
+    return last - first;
+}
+
+static double simulate(struct setting *s, const struct weft_recording *r,
+                       struct weft_span *span)
+{
+    int32_t *place = weft_alloc((size_t) s->devices, sizeof *place), device;
+    const struct weft_engine_job job = {.n_devices = s->devices,
+                                        .n_places = s->devices,
+                                        .places_per_rank = s->devices,
+                                        .place_of = place,
+                                        .ctx = s,
+                                        .seconds = seconds,
+                                        .message = message};
+    struct weft_engine *e;
+    for (int32_t i = 0; i < s->devices; i++)
+        place[i] = i;
+    CHECK(weft_engine_create(&job, r, &e, &err));
+    CHECK(weft_engine_run(e, &err));
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        weft_engine_span(e, i, &span[i], &device);
+    weft_engine_free(e);
+    weft_free(place);
+    return last_s(r, span);
+}
+
+static int32_t count_moved(const struct weft_recording *r)
+{
+    int32_t n = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        n += r->task[i].iteration == ITERATIONS - 1
+          && strcmp(weft_recording_op(r, i), "gen_enter") == 0;
+    return n;
+}
+
+struct times {
+    double simulated, executed;
+};
+
+static struct times run(struct setting *s, const char *name, bool generates,
+                        bool infers, bool fusion)
+{
+    struct weft_recording r;
+    record(s, generates, infers, fusion, &r);
+    struct weft_span *span = weft_alloc((size_t) r.n_tasks, sizeof *span);
+    struct times x = {.simulated = simulate(s, &r, span)};
+    memset(span, 0, (size_t) r.n_tasks * sizeof *span);
+    (void) execute(&r, s->devices, true, seconds, s, span);
+    x.executed = last_s(&r, span);
+    printf("%7d  %-10s %11.3f %11.3f %7.1f %% %7d\n", (int) s->devices, name,
+           x.simulated, x.executed, 100 * (x.simulated / x.executed - 1),
+           (int) count_moved(&r));
+    fflush(stdout);
+    weft_free(span);
+    weft_recording_release(&r);
+    return x;
+}
+
+static void compare(struct setting *s)
+{
+    s->costs = make_costs(s);
+    struct times gen = run(s, "generation", true, false, false);
+    struct times infer = run(s, "inference", false, true, false);
+    struct times off = run(s, "streamed", true, true, false);
+    struct times on = run(s, "fused", true, true, true);
+    printf("%7d  base / fused: simulated %.2f, executed %.2f; streamed / "
+           "fused: simulated %.2f, executed %.2f\n",
+           (int) s->devices, (gen.simulated + infer.simulated) / on.simulated,
+           (gen.executed + infer.executed) / on.executed,
+           off.simulated / on.simulated, off.executed / on.executed);
+    weft_costs_free(s->costs);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    CHECK(weft_file_write(path, text, strlen(text), &err));
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/weft-tail-XXXXXX", path[600];
+    struct setting s = {.dir = dir};
+    if (!mkdtemp(dir)) {
+        perror("mkdtemp");
+        return 1;
+    }
+    made_model(dir, "actor", &actor_size, false);
+    made_model(dir, "critic", &critic_size, true);
+    put(dir, "ppo.yaml", config_yaml);
+    put(dir, "cluster.yaml", cluster_yaml);
+    snprintf(path, sizeof path, "%s/cluster.yaml", dir);
+    CHECK(weft_cluster_read(path, &s.cluster, &err));
+    printf("%7s  %-10s %11s %11s %9s %7s\n", "devices", "", "simulated s",
+           "executed s", "error", "moved");
+    for (s.devices = 8; s.devices <= 32; s.devices *= 4)
+        compare(&s);
+    CHECK(weft_dir_remove(dir, &err));
+    return 0;
+}
