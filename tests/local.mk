@@ -86,6 +86,11 @@ if WEFT_FUZZ
 all-local: fuzz
 endif
 
+# Tests that take too long for every push.
+check-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/%D%/run/random.sh 30
+.PHONY: check-long
+
 clean-tests:
 	rm -rf starpu-home fuzz
 .PHONY: clean-tests fuzz

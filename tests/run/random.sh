@@ -1,0 +1,159 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# usage: tests/run/random.sh [N [SEED]]
+#
+# Runs with inter-stage fusion, drawn at random: algorithms, ranks, devices,
+# layouts, when samples move and to how many replicas, said or chosen, chunks,
+# shared prefixes, KV caches that are too small for all, staleness, fused
+# training. Each ends with the weights and samples of one device without fusion.
+# Three of them with each push, 30 by `make check-long`.
+set -u
+. "$WEFT_SRCDIR/tests/begin_ranks.sh"
+n=${1:-3}
+seed=${2:-15}
+failed=0
+size="--hidden 64 --layers 4 --heads 4 --intermediate 256 --vocab 300 --tied
+      --max-positions 256"
+# shellcheck disable=SC2086
+"$weft" init $size --seed 1 -o actor >log 2>&1 || { cat log; exit 1; }
+# shellcheck disable=SC2086
+"$weft" init $size --seed 2 --scalar -o critic >log 2>&1 || { cat log; exit 1; }
+awk 'BEGIN { for (i = 0; i < 12; i++) # they begin alike, and end otherwise
+    printf "{\"prompt\": \"%.*s%d\"}\n", 3 + i * 5,
+        "the same beginning of all prompts, which is shared by blocks of it",
+        i * i }' >prompts.jsonl
+cat >base.yaml <<END
+seed: 7
+iterations: 3
+data: {path: prompts.jsonl, template: none}
+reward: [{type: length, target: 20, method: around},
+         {type: model, model: critic}]
+rollout: {prompts: 12, samples_per_prompt: 2, max_new_tokens: 60,
+          lengths: "lognormal:12:1"}
+train: {micro_batch_tokens: 60}
+ppo: {epochs: 1, mini_batches: 2}
+numerics: {tensor_blocks: 4, gradient_groups: 4}
+actor: {lr: 1e-3}
+checkpoint: {every: 3, dtype: f32}
+samples_kept: -1
+END
+cat >cluster.yaml <<END
+name: layers
+kinds:
+  - {name: node, nodes: 4, devices: 8, memory_gib: 8, tflops: {f32: 1000},
+     memory_gbs: 1000, task_us: 0, layer_us: 10000,
+     inside: {gbs: 100, us: 0}, network: {rails: 1, gbs: 10, us: 0}}
+END
+{
+    echo "algorithm: ppo"
+    cat base.yaml
+    echo "model: {actor: actor, critic: critic, reference: actor}"
+} >ppo.yaml
+for algorithm in grpo rloo reinforce_pp; do
+    {
+        echo "algorithm: $algorithm"
+        cat base.yaml
+        echo "model: {actor: actor, reference: actor}"
+    } >$algorithm.yaml
+done
+
+# A line for each: algorithm, staleness, ranks, words.
+awk -v n="$n" -v seed="$seed" '
+function below(k) # 0 .. k - 1
+{
+    state = (state * 16807) % 2147483647
+    return int(state / 2147483647 * k)
+}
+function pick(list,    x)
+{
+    return x[1 + below(split(list, x, " "))]
+}
+BEGIN {
+    state = seed * 7919 + 1
+    for (i = 0; i < 20; i++)
+        below(2)
+    for (i = 0; i < n; i++) {
+        algorithm = pick("ppo grpo rloo reinforce_pp")
+        stale = below(4) == 0
+        ranks = 1 + below(4)
+        devices = pick(ranks == 1 ? "2 4" : ranks == 2 ? "1 2 4" : "1 2")
+        all = ranks * devices
+        tp = 1; pp = 1
+        if (all % 4 == 0 && below(3) == 0) { tp = 2 }
+        if (all % (4 * tp) == 0 && below(3) == 0) { pp = 2 }
+        dp = all / tp / pp
+        while (dp > 4 || 4 % dp) dp-- # gradient groups
+        layout = "dp" dp "tp" tp "pp" pp
+        if (below(3) == 0) layout = layout ",zero=" 1 + below(3)
+        else if (below(3) == 0) layout = layout ",recompute"
+        words = "runtime.devices=" devices " layout=" layout
+        if (below(2)) words = words " runtime.place=device"
+        words = words " rollout.chunk_tokens=" pick("1 2 3 5 16")
+        words = words " rollout.prefill_tokens=" pick("1 7 64")
+        words = words " rollout.prefix_sharing=" pick("true false")
+        words = words " rollout.slots=" pick("3 6 24")
+        words = words " rollout.kv_blocks=" pick("0 3 5")
+        words = words " rollout.inter_stage_fusion=true"
+        how = below(5)
+        if (how == 4)
+            words = words " cluster=cluster.yaml"
+        else
+            words = words " rollout.remaining=" pick("0.1 0.3 0.5 0.7 0.95")
+        if (how < 2 && dp > 1)
+            words = words " rollout.instances=" 1 + below(dp - 1)
+        if (algorithm == "ppo" && below(4) == 0)
+            words = words " train.intra_stage_fusion=true"
+        if (below(2)) words = words " runtime.overlap=false"
+        print algorithm, stale, ranks, words
+    }
+}' >drawn
+
+sums() # RUN: of the last checkpoint, and of all samples
+{
+    find "$1/checkpoints/iteration-000003" "$1/samples" -name '*.safetensors' \
+        -o -name '*.jsonl' | LC_ALL=C sort | while read -r file; do
+        echo "${file#"$1"} $(cksum <"$file")"
+    done
+}
+
+sum() # TAG: over the iterations of a run
+{
+    sed "s|.*\"$1\": \([0-9]*\).*|\1|" "run$i/metrics.jsonl" |
+        awk '{ n += $1 } END { print n }'
+}
+
+i=0 moved=0 put_off=0 shared=0
+while read -r algorithm stale ranks words; do
+    i=$((i + 1))
+    one=$algorithm-$stale
+    [ -d "$one" ] ||
+        "$weft" train -q "$algorithm.yaml" "run_dir=$one" runtime.devices=1 \
+            rollout.staleness="$stale" >log 2>&1 </dev/null ||
+        { cat log; exit 1; }
+    # shellcheck disable=SC2086
+    on_ranks "$ranks" "$weft" train -q "$algorithm.yaml" "run_dir=run$i" \
+        rollout.staleness="$stale" $words >log 2>&1 </dev/null ||
+        { echo "FAILED: $i: $algorithm, staleness $stale, $ranks ranks, $words"
+          cat log; failed=1; continue; }
+    if grep -q "more memory" log || [ -z "$(sums "$one")" ] ||
+        [ "$(sums "run$i")" != "$(sums "$one")" ]; then
+        echo "FAILED: other bits: $i: $algorithm, staleness $stale, $ranks" \
+            "ranks, $words"
+        cat log
+        failed=1
+    fi
+    here=$(sum gen/migrated)
+    moved=$((moved + here))
+    put_off=$((put_off + $(sum gen/preempted)))
+    shared=$((shared + $(sum gen/prefix_hit_tokens)))
+    echo "$i: $algorithm, staleness $stale, $ranks ranks, $words: $here moved"
+    rm -r "run$i"
+done <drawn
+[ $moved -gt 0 ] || { echo "FAILED: no sample moved in any run"; failed=1; }
+if [ "$n" -ge 30 ] && { [ $put_off = 0 ] || [ $shared = 0 ]; }; then
+    echo "FAILED: no sample was put off, or none shared a prefix"
+    failed=1
+fi
+echo "$i runs: $moved samples moved, $put_off were put off, $shared tokens" \
+    "shared"
+exit $failed

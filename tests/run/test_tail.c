@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What passes through a replica cost, by closed forms; and a run of which a
+ * rank dies while its last samples move:
+ *
+ *     test_tail RANK CONFIG.yaml key=value ...
+ *
+ * does what `weft train` does, but that rank ends itself by SIGKILL as soon as
+ * its controller has decided that samples move, in the second iteration
+ * (tests/run/tail_ranks.sh).
+ */
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "run_fixture.h"
+
+#include "plan/costs.h"
+#include "run/predict/passes.h"
+
+/* ---- Costs -------------------------------------------------------------- */
+
+enum { LAYERS = 6, DEVICES = 4 };
+
+static struct weft_err err;
+
+static struct weft_shape shape_of(void)
+{
+    struct weft_init_options o = fixture_model();
+    struct weft_arch arch;
+    o.layers = LAYERS;
+    o.vocab = 512;
+    REQUIRE_OK(weft_init_arch(&o, &arch, &err), err);
+    REQUIRE_OK(weft_shape_partition(&arch.shape, 2, &err), err);
+    return arch.shape;
+}
+
+/* A layout of one call on the first tp x pp devices of a node. */
+static void lay_out(const struct weft_shape *shape, int32_t tp, int32_t pp,
+                    struct weft_g_layout *out)
+{
+    const struct weft_g_job job = {
+        .n_ranks = 1, .n_devices = DEVICES, .place_per_device = true};
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = DEVICES};
+    plan.call[1] = (struct weft_call_plan){
+        .mesh = {0, 1, 0, tp * pp}, .dp = 1, .tp = tp, .pp = pp};
+    REQUIRE_OK(weft_g_layout_init(&job, shape, &plan, 1, out, &err), err);
+}
+
+static double price(struct weft_costs *costs, const struct weft_shape *shape,
+                    int32_t tp, int32_t pp, bool decodes,
+                    const struct weft_work_rows *rows)
+{
+    struct weft_g_layout layout;
+    struct weft_pass_price *p;
+    lay_out(shape, tp, pp, &layout);
+    REQUIRE_OK(
+        weft_pass_price_create(costs, shape, &layout, decodes, &p, &err),
+        err);
+    double seconds = weft_pass_price_s(p, rows);
+    CHECK(fabs(weft_pass_price_s(p, rows) - seconds) < 1e-15);
+    weft_pass_price_free(p);
+    weft_g_layout_release(&layout);
+    return seconds;
+}
+
+static struct weft_costs *costs_of(const struct weft_cluster *cluster)
+{
+    struct weft_costs *out;
+    REQUIRE_OK(
+        weft_costs_create(&(struct weft_costs_job){.cluster = cluster,
+                                                   .n_ranks = 1,
+                                                   .n_devices = DEVICES,
+                                                   .place_per_device = true},
+                          &out, &err),
+        err);
+    return out;
+}
+
+static struct weft_cluster cluster_of(double flops, double bytes_per_s,
+                                      double layer_s)
+{
+    return (struct weft_cluster){
+        .n_kinds = 1,
+        .n_nodes = 1,
+        .kind[0] = {.n_nodes = 1,
+                    .n_devices = DEVICES,
+                    .memory_bytes = 1e9,
+                    .flops = {[WEFT_F32] = flops, [WEFT_BF16] = flops},
+                    .memory_bytes_per_s = bytes_per_s,
+                    .node_bytes_per_s = bytes_per_s * DEVICES,
+                    .layer_s = layer_s,
+                    .inside = {1e30, 0},
+                    .n_rails = 1,
+                    .rail = {1e30, 0}}};
+}
+
+/* Where a layer takes a time of its own and nothing else counts, a pass takes
+ * that of all layers, in any layout. */
+static void test_pass_layers(void)
+{
+    const struct weft_shape shape = shape_of();
+    const struct weft_cluster cluster = cluster_of(1e30, 1e30, 0.25);
+    struct weft_costs *costs = costs_of(&cluster);
+    const struct weft_work_rows rows = {3, 3, 30, 27};
+    for (int32_t tp = 1; tp <= 2; tp++)
+        for (int32_t pp = 1; pp <= 2; pp++)
+            for (int decodes = 0; decodes < 2; decodes++)
+                CHECK(fabs(price(costs, &shape, tp, pp, decodes, &rows)
+                           - 0.25 * LAYERS)
+                      < 1e-9);
+    weft_costs_free(costs);
+}
+
+/* Where operations count: the products of a row with all matrices, by hand. A
+ * tp group does half of them in the time of one member. */
+static void test_pass_flop(void)
+{
+    const struct weft_shape shape = shape_of();
+    const struct weft_cluster cluster = cluster_of(1e6, 1e30, 0);
+    struct weft_costs *costs = costs_of(&cluster);
+    const struct weft_work_rows rows = {5, 5, 15, 0};
+    double h = shape.hidden, heads = shape.n_heads * shape.head_dim;
+    double kv = shape.n_kv_heads * shape.head_dim;
+    double each = LAYERS
+                    * (h * (heads + 2 * kv) + heads * h
+                       + 3 * h * shape.intermediate)
+                + h * shape.vocab;
+    double attention = 2.0 * LAYERS * heads * 15; /* scores, and sums */
+    double flop = 2 * (each * 5 + attention);
+    for (int32_t pp = 1; pp <= 2; pp++)
+        for (int decodes = 0; decodes < 2; decodes++) {
+            double one = price(costs, &shape, 1, pp, decodes, &rows);
+            double two = price(costs, &shape, 2, pp, decodes, &rows);
+            CHECK(fabs(one * 1e6 / flop - 1) < 1e-3);
+            CHECK(fabs(two * 2e6 / flop - 1) < 1e-1); /* uneven vocabulary */
+        }
+    weft_costs_free(costs);
+}
+
+/* Where bytes count, a decode step reads all weights, whatever its batch. */
+static void test_pass_bytes(void)
+{
+    const struct weft_shape shape = shape_of();
+    const struct weft_cluster cluster = cluster_of(1e30, 1e6, 0);
+    struct weft_costs *costs = costs_of(&cluster);
+    const struct weft_work_rows one = {1, 1, 1, 0}, many = {8, 8, 8, 0};
+    double weights = 4.0 * (double) weft_shape_n_params(&shape) / 1e6;
+    double a = price(costs, &shape, 1, 1, true, &one);
+    double b = price(costs, &shape, 1, 1, true, &many);
+    CHECK(fabs(a / weights - 1) < 0.02);
+    CHECK(b > a && b < 1.1 * a);
+    weft_costs_free(costs);
+}
+
+/* ---- A rank that dies --------------------------------------------------- */
+
+static void *watch(void *ctx)
+{
+    const struct weft_trainer *t = ctx;
+    for (;; usleep(20)) {
+        const volatile int32_t *iteration = &t->iteration;
+        if (*iteration != 1)
+            continue;
+        for (int32_t c = 0; c < t->flow.n_calls; c++)
+            for (int32_t i = 0; i < t->gen[c].n_instances; i++) {
+                const volatile bool *freed = &t->gen[c].instance[i].freed;
+                if (*freed)
+                    raise(SIGKILL);
+            }
+    }
+    return NULL;
+}
+
+static int die(int argc, char **argv)
+{
+    struct weft_trainer *t;
+    pthread_t thread;
+    int rc = weft_world_open(&err);
+    if (!rc)
+        rc = weft_trainer_open(argv[2], argc - 3,
+                               (const char *const *) argv + 3, &t, &err);
+    if (!rc && weft_world_rank() == atoi(argv[1])
+        && pthread_create(&thread, NULL, watch, t) != 0)
+        return 3;
+    while (!rc && !weft_trainer_done(t))
+        rc = weft_trainer_step(t, &err);
+    if (rc)
+        fprintf(stderr, "%s\n", err.text);
+    else
+        weft_trainer_close(t);
+    weft_world_close();
+    return rc ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct weft_test tests[] = {
+        {"test_pass_layers", test_pass_layers},
+        {"test_pass_flop", test_pass_flop},
+        {"test_pass_bytes", test_pass_bytes}};
+    return argc > 3 ? die(argc, argv)
+                    : weft_test_main("run/tail", tests, WEFT_COUNT(tests));
+}
