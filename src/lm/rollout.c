@@ -239,6 +239,8 @@ static int decide(struct weft_rollout_control *c)
     weft_free(number);
     if (rc || !c->migration.decided)
         return rc;
+    weft_rt_mark(c->gen->model->rt, "samples move", "left", c->gen->call,
+                 c->args.iteration, n_left);
     for (int32_t i = 0; i < c->gen->n_instances; i++) {
         struct weft_g_instance *x = &c->gen->instance[i];
         x->freed = !c->migration.stays[x->dp];

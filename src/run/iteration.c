@@ -171,12 +171,18 @@ static void make_sets(struct weft_iteration *p, int32_t n_rows)
     }
 }
 
-/* Borrows the order that a recording follows. */
+/* Borrows the order that a recording, or a replay of decisions, follows. */
 static void give_order(struct weft_iteration *p)
 {
     const struct weft_recorded *r = p->t->recorded;
     int32_t i = r ? p->iteration - r->first : -1;
+    const struct weft_rollout_order *decided = weft_tail_order(p->t,
+                                                               p->iteration);
     p->order.follows = p->t->in_turn;
+    if (decided) {
+        p->order = *decided;
+        p->order.follows = true;
+    }
     if (i < 0 || i >= r->n_orders)
         return;
     p->order = r->order[i];

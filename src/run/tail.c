@@ -36,6 +36,8 @@ void weft_tail_free(struct weft_tail *tail)
         return;
     weft_free(tail->prompt);
     weft_free(tail->response);
+    for (int32_t i = 0; i < tail->n_decided; i++)
+        weft_rollout_order_release(&tail->decided[i].order);
     weft_free(tail->decided);
     weft_line_file_close(&tail->file);
     weft_costs_free(tail->costs);
@@ -297,6 +299,17 @@ static int choose(const struct weft_iteration_set *set,
 }
 
 /* ---- Decisions ---------------------------------------------------------- */
+
+const struct weft_rollout_order *weft_tail_order(const struct weft_trainer *t,
+                                                 int32_t iteration)
+{
+    const struct weft_tail *tail = t->tail;
+    for (int32_t i = 0; tail && i < tail->n_decided; i++)
+        if (tail->decided[i].iteration == iteration
+            && tail->decided[i].order.n > 0)
+            return &tail->decided[i].order;
+    return NULL;
+}
 
 static int replay(const struct weft_iteration_set *set,
                   struct weft_tail_choice *out, struct weft_err *err)

@@ -10,7 +10,8 @@
  *
  * with the lengths, so that a run that goes on chooses as one that was not
  * interrupted, and another run can be told to decide the same. No clock is
- * read, and no number of the run depends on any of it.
+ * read, and no number of the run depends on any of it. Which samples move also
+ * depends on whose status came first; that order is noted, too.
  */
 #ifndef WEFT_RUN_TAIL_H
 #define WEFT_RUN_TAIL_H
@@ -19,6 +20,7 @@
 #include "plan/costs.h"
 #include "plan/fusion/overlap.h"
 
+struct weft_rollout_order;
 struct weft_iteration;
 struct weft_iteration_set;
 struct weft_trainer;
@@ -61,6 +63,10 @@ void weft_tail_free(struct weft_tail *tail); /* NULL is allowed */
  * all. Collective. Errors: WEFT_ENOMEM; a decision to replay is missing. */
 int weft_tail_decide(const struct weft_iteration_set *set,
                      struct weft_tail_choice *out, struct weft_err *err);
+/* The order in which the replayed run acted on statuses in the iteration; NULL:
+ * none is given. Borrowed. */
+const struct weft_rollout_order *weft_tail_order(const struct weft_trainer *t,
+                                                 int32_t iteration);
 /* Remembers the lengths of an iteration whose samples are all there, on rank
  * 0. */
 void weft_tail_note(const struct weft_iteration *p);

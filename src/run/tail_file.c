@@ -69,6 +69,8 @@ static int add_line(const struct weft_iteration_set *set,
         weft_string_add(out, ", \"unmoved_s\": ");
         weft_string_add_number(out, choice->unmoved_s);
     }
+    if (set == p->set && p->order.n <= INT32_MAX)
+        add_numbers(out, "order", (int32_t) p->order.n, p->order.instance);
     if (p->moved[set->call].n_stay > 0)
         add_moved(out, &p->moved[set->call]);
     add_numbers(out, "prompts", set->n, length);
@@ -200,6 +202,30 @@ static int take_lengths(const struct weft_trainer *t, const struct said *said,
                              tail->response + at, err);
 }
 
+/* The order is of all calls, and stands with the first. */
+static int read_order(const struct said *said, struct weft_rollout_order *out,
+                      struct weft_err *err)
+{
+    json_t *list, *value;
+    size_t i;
+    int rc = weft_json_array_or(said->o, said->name, "order", &list, err);
+    if (rc || !list)
+        return rc;
+    json_array_foreach(list, i, value)
+    {
+        json_int_t x = json_is_integer(value) ? json_integer_value(value)
+                                              : -1;
+        if (x < 0 || x > INT32_MAX)
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "%s: 'order' must be numbers of instances",
+                                said->name);
+        rc = weft_rollout_order_add(out, (int32_t) x, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static int take_decision(const struct weft_trainer *t,
                          const struct said *said, struct weft_err *err)
 {
@@ -221,12 +247,14 @@ static int take_decision(const struct weft_trainer *t,
     if (!rc)
         rc = weft_json_int(said->o, said->name, "most_batch", 0, INT32_MAX,
                            &most, err);
-    if (!rc)
-        more[tail->n_decided++] = (struct weft_tail_decided){
-            (int32_t) said->iteration - 1,
-            said->call,
-            {share, (int32_t) instances, (int32_t) most}};
-    return rc;
+    if (rc)
+        return rc;
+    struct weft_tail_decided *d = &more[tail->n_decided++];
+    *d = (struct weft_tail_decided){
+        .iteration = (int32_t) said->iteration - 1,
+        .call = said->call,
+        .when = {share, (int32_t) instances, (int32_t) most}};
+    return read_order(said, &d->order, err);
 }
 
 /* ---- Opening ------------------------------------------------------------ */

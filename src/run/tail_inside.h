@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_TAIL_INSIDE_H
 #define WEFT_RUN_TAIL_INSIDE_H
 
+#include "lm/rollout.h"
 #include "record/lines.h"
 #include "run/tail.h"
 
@@ -10,6 +11,7 @@
 struct weft_tail_decided {
     int32_t iteration, call;
     struct weft_migration_when when;
+    struct weft_rollout_order order; /* of statuses, of all calls */
 };
 
 struct weft_tail {
