@@ -4,6 +4,7 @@
  * task graph costs against the same kernels called in a plain loop.
  *
  *     bench/model [--size 110m|1m] [--dtype f32|bf16] [--devices N]
+ *                 [--only generate]
  *
  * Prints tokens per second; "overhead" is the task graph's time over the
  * loop's on one device, minus 1, each the best of its repetitions taken in
@@ -21,12 +22,14 @@
 
 /* ---- Generation ------------------------------------------------------- */
 
-static void bench_generate(const struct weft_g_model *m, int32_t batch,
-                           int32_t n_prompt, int32_t n_new)
+/* In dp replicas of tp devices. */
+static void bench_generate(const struct weft_g_model *m, int32_t tp,
+                           int32_t batch, int32_t n_prompt, int32_t n_new)
 {
-    int32_t devices = weft_rt_n_devices(context->rt);
-    int32_t instances = devices < batch ? devices : batch;
+    int32_t dp = weft_rt_n_devices(context->rt) / tp;
+    int32_t instances = dp < batch ? dp : batch;
     struct weft_g_generate gen;
+    struct weft_g_layout layout;
     struct weft_rollout_stats stats;
     struct weft_gen_args args = {
         .sampling = {1, 0, 1, 1}, .n_steps = 16, .prefill_tokens = 512};
@@ -38,8 +41,10 @@ static void bench_generate(const struct weft_g_model *m, int32_t batch,
         sample[i] = (struct weft_sample){
             .n_prompt = n_prompt, .limit = n_prompt + n_new, .token = prompt};
     struct weft_g_view view;
-    CHECK(weft_g_view_open(seq, &anywhere, m, &m->home, &view, &err));
-    CHECK(weft_g_generate_init(m, &m->home, instances,
+    CHECK(
+        weft_g_layout_simple(context->rt, &m->shape, dp, tp, &layout, &err));
+    CHECK(weft_g_view_open(seq, &anywhere, m, &layout, &view, &err));
+    CHECK(weft_g_generate_init(m, &layout, instances,
                                (int32_t) weft_ceil_div(batch, instances),
                                n_prompt + n_new, 0, &gen, &err));
     weft_rollout_reset(&gen);
@@ -49,16 +54,17 @@ static void bench_generate(const struct weft_g_model *m, int32_t batch,
     CHECK(weft_seq_wait(seq, &err));
     double s = weft_clock_s() - start;
     if (n_new > 1)
-        printf("decode   batch %2d            %8.0f tok/s\n", batch,
-               (double) stats.n_decoded / s);
+        printf("decode   batch %2d  dp %d tp %d  %8.1f tok/s\n", batch, dp,
+               tp, (double) stats.n_decoded / s);
     else
-        printf("prefill  %4d tokens         %8.0f tok/s\n", n_prompt,
-               (double) stats.n_prefilled / s);
+        printf("prefill  %4d tokens dp %d tp %d %8.1f tok/s\n", n_prompt, dp,
+               tp, (double) stats.n_prefilled / s);
     fflush(stdout);
     for (int32_t i = 0; i < batch; i++)
         weft_tile_release(sample[i].rollout);
     weft_g_generate_release(&gen);
     weft_g_view_close(&view);
+    weft_g_layout_release(&layout);
     weft_free(sample);
     weft_free(prompt);
 }
@@ -318,6 +324,7 @@ int main(int argc, char **argv)
 {
     const char *size = "110m", *dtype = "f32";
     int devices = 1;
+    bool generates = false;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--size") == 0)
             size = argv[i + 1];
@@ -325,15 +332,21 @@ int main(int argc, char **argv)
             dtype = argv[i + 1];
         else if (strcmp(argv[i], "--devices") == 0)
             devices = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--only") == 0)
+            generates = strcmp(argv[i + 1], "generate") == 0;
     }
     struct weft_g_model m;
     struct weft_g_grads grads;
     struct weft_shape shape;
     open_model(size, dtype, devices, true, &shape, &m);
-    bench_generate(&m, 1, 16, 65);
-    bench_generate(&m, 8, 16, 65);
-    bench_generate(&m, 32, 16, 65);
-    bench_generate(&m, 1, 512, 1);
+    for (int tp = 1; tp <= devices && tp <= shape.n_blocks; tp *= 2) {
+        bench_generate(&m, tp, 1, 16, 65);
+        bench_generate(&m, tp, 8, 16, 65);
+        bench_generate(&m, tp, 32, 16, 65);
+        bench_generate(&m, tp, 1, 512, 1);
+    }
+    if (generates)
+        return 0;
     /* One gradient group on one device is the loop's own order of work. */
     CHECK(weft_g_grads_init(&m, devices, &grads, &err));
     CHECK(weft_g_gather_create(&m, &gather, &err));

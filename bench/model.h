@@ -64,8 +64,9 @@ static inline void fill(const struct weft_g_model *m)
                 enum weft_tile_kind k = (enum weft_tile_kind) kind;
                 struct weft_tile *fwd = weft_g_params_tile(&m->fwd[0], k, l,
                                                            b);
-                struct weft_tile *bwd =
-                    m->bwd ? weft_g_params_tile(&m->bwd[0], k, l, b) : NULL;
+                struct weft_tile *bwd = m->bwd ? weft_g_params_tile(
+                                            &m->bwd[0], k, l, b)
+                                               : NULL;
                 void *f = weft_tile_acquire(fwd, WEFT_WRITE);
                 void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
                 weft_k_publish(&layout, s->dtype, flat, f, t);
@@ -90,7 +91,7 @@ static inline void open_model(const char *size, const char *dtype,
     seq = context->seq;
     *shape = shape_of(size,
                       strcmp(dtype, "bf16") == 0 ? WEFT_BF16 : WEFT_F32);
-    CHECK(weft_g_layout_simple(context->rt, shape, devices, &home, &err));
+    CHECK(weft_g_layout_simple(context->rt, shape, devices, 1, &home, &err));
     CHECK(weft_g_model_init(context->rt, "bench", shape, trained, &home, out,
                             &err));
     weft_g_layout_release(&home);

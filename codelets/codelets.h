@@ -242,18 +242,25 @@ struct weft_gen_admit {
     const int32_t *token; /* (n_prompt) */
 };
 
+/* Tiles of an instance. steps: NULL, or at a GPU's place a tile of class samples
+ * of weft_gen_steps_bytes(). */
+struct weft_gen_tiles {
+    struct weft_tile *state, *status;
+    struct weft_tile *const *arena; /* by member, of its blocks */
+    struct weft_tile *steps;
+};
 /* Admits prompts into free slots, then runs n_steps decode steps of the
  * instance and writes status (W). Sequences that finish are skipped from then
- * on. steps: NULL, or at a GPU's place a tile of class samples of
- * weft_gen_steps_bytes(). */
-void weft_insert_gen_chunk(struct weft_seq *seq,
-                           const struct weft_where *where,
+ * on. where, range (n_members): devices of one place, whose tasks are a gang,
+ * and their blocks; on a GPU one. */
+void weft_insert_gen_chunk(struct weft_seq *seq, int32_t n_members,
+                           const struct weft_where where[],
+                           const struct weft_range range[],
                            const struct weft_shape *shape,
                            const struct weft_params *fwd,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
-                           struct weft_tile *state, struct weft_tile *arena,
-                           struct weft_tile *steps, struct weft_tile *status);
+                           const struct weft_gen_tiles *tiles);
 size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
                             int32_t max_total);
 /* What it takes of a GPU's memory beside its tiles. */

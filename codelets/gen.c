@@ -262,6 +262,20 @@ void weft_gen_report(const struct weft_gen_view *view, int32_t n_drawn,
            (size_t) view->state->n_slots * sizeof *view->slot);
 }
 
+int32_t weft_gen_draw_row(const struct weft_gen_view *view,
+                          const struct weft_shape *shape,
+                          const struct weft_gen_args *gen, int32_t index,
+                          float *logits, float *logp_out, void *scratch)
+{
+    const struct weft_gen_slot *slot = &view->slot[index];
+    *logp_out = 0;
+    return weft_k_sample_held(shape, &gen->sampling,
+                              weft_gen_is_held(gen, slot) ? gen->n_stop : 0,
+                              gen->stop, logits, (uint32_t) gen->iteration,
+                              (uint32_t) (gen->first_sample + slot->sample),
+                              (uint32_t) slot->n_total, logp_out, scratch);
+}
+
 int weft_gen_draw(const struct weft_gen_view *view,
                   const struct weft_shape *shape,
                   const struct weft_gen_args *gen, int32_t n,
@@ -269,14 +283,10 @@ int weft_gen_draw(const struct weft_gen_view *view,
                   struct weft_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        const struct weft_gen_slot *slot = &view->slot[index[i]];
-        float logp = 0;
-        int32_t token = weft_k_sample_held(
-            shape, &gen->sampling,
-            weft_gen_is_held(gen, slot) ? gen->n_stop : 0, gen->stop,
-            logits + (int64_t) i * shape->vocab, (uint32_t) gen->iteration,
-            (uint32_t) (gen->first_sample + slot->sample),
-            (uint32_t) slot->n_total, &logp, scratch);
+        float logp;
+        int32_t token = weft_gen_draw_row(view, shape, gen, index[i],
+                                          logits + (int64_t) i * shape->vocab,
+                                          &logp, scratch);
         int rc = weft_gen_put(view, gen, index[i], token, logp, err);
         if (rc)
             return rc;

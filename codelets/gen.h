@@ -10,9 +10,7 @@
 #ifndef WEFT_CODELETS_GEN_H
 #define WEFT_CODELETS_GEN_H
 
-#include "codelets/access_list.h"
-#include "kern/parts.h"
-#include "rt/codelet.h"
+#include "codelets/gang.h"
 
 struct weft_gen_prompt {
     int32_t slot, sample, n_prompt, limit;
@@ -23,6 +21,7 @@ struct weft_gen_task {
     const struct weft_shape *shape; /* NULL for tasks that need no shape */
     struct weft_gen_args gen;
     bool first; /* whether it is the chunk's first step */
+    struct weft_gang_ranges members; /* of a chunk */
     int32_t n_admit;
 };
 /* The caller frees. NULL: out of memory, the sequence has failed. */
@@ -136,8 +135,13 @@ int weft_gen_put(const struct weft_gen_view *view,
 void weft_gen_report(const struct weft_gen_view *view, int32_t n_drawn,
                      struct weft_gen_status *status);
 
-/* Draws one token for each of n slots from logits (n, V), which
- * weft_k_sample_held() may change. scratch: V * 8 bytes. */
+/* Draws a slot's next token from logits (V), which weft_k_sample_held() may
+ * change; the caller puts it into the state. scratch: V * 8 bytes. */
+int32_t weft_gen_draw_row(const struct weft_gen_view *view,
+                          const struct weft_shape *shape,
+                          const struct weft_gen_args *gen, int32_t slot,
+                          float *logits, float *logp_out, void *scratch);
+/* Draws and puts one token for each of n slots, logits (n, V). */
 int weft_gen_draw(const struct weft_gen_view *view,
                   const struct weft_shape *shape,
                   const struct weft_gen_args *gen, int32_t n,
@@ -149,18 +153,6 @@ int weft_gen_draw(const struct weft_gen_view *view,
 void weft_gen_key_rows(const struct weft_gen_view *view,
                        const struct weft_gen_args *gen,
                        const struct weft_batch *step, uint32_t *at_out);
-
-/* A model's published tiles, as one task has them. */
-struct weft_gen_weights {
-    void *const *embed, *const *layer; /* buffers in order */
-    struct weft_k_head head;
-};
-void weft_gen_take_weights(struct weft_take *take,
-                           const struct weft_shape *shape,
-                           struct weft_gen_weights *out);
-struct weft_k_layer weft_gen_layer(const struct weft_gen_weights *weights,
-                                   const struct weft_shape *shape,
-                                   int32_t layer);
 
 /* How many rows the graph of a step of n rows has. */
 int32_t weft_gen_graph_rows(int32_t n, int32_t n_slots);

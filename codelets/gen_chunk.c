@@ -1,79 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A chunk of decode steps of an instance on one device: continuous batching
- * over slots with a paged KV cache, all layers in one task. Its body on a CPU
- * device; gen_chunk_gpu.c has the other, and the task.
+ * A chunk of decode steps of an instance on CPU devices of one place:
+ * continuous batching over slots with a paged KV cache, all layers in one task
+ * of each device. The first member chooses a step's rows; every member
+ * computes its blocks of the layers and of the vocabulary, with a KV cache of
+ * its own heads, and draws its share of the rows; the first puts the tokens
+ * into the state. gen_chunk_gpu.c has the chunk of a GPU, and the tasks.
  */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "codelets/gen.h"
-#include "codelets/head.h"
 
-void weft_gen_take_weights(struct weft_take *take,
-                           const struct weft_shape *shape,
-                           struct weft_gen_weights *out)
-{
-    out->embed = take->buf + take->next;
-    take->next += shape->n_blocks;
-    out->layer = take->buf + take->next;
-    take->next += shape->n_layers * (shape->n_blocks + 1);
-    weft_head_take(take, shape, false, &out->head);
-}
-
-struct weft_k_layer weft_gen_layer(const struct weft_gen_weights *weights,
-                                   const struct weft_shape *shape,
-                                   int32_t layer)
-{
-    void *const *buf = weights->layer
-                     + (size_t) layer * (size_t) (shape->n_blocks + 1);
-    struct weft_k_layer out = {.norms = buf[shape->n_blocks]};
-    for (int b = 0; b < shape->n_blocks; b++)
-        out.fwd[b] = buf[b];
-    return out;
-}
-
-/* One step's rows, and what the kernels read and write. */
-struct step {
-    const struct weft_gen_task *args;
+/* What the members have in common, in the first one's scratch memory. */
+struct common {
     struct weft_gen_view view;
-    struct weft_gen_rows rows;
-    void *arena;
-    size_t page_bytes;
-    struct weft_gen_weights weights;
-    int32_t *last_row; /* (n_slots) */
-    float *x, *last, *logits;
-    void *scratch;
+    struct weft_gen_rows rows; /* of this step */
+    int32_t *last_row;         /* (n_slots) */
+    float *logits;             /* (n_slots, V) */
+    int32_t *token;            /* (n_slots) drawn */
+    float *logp;
+    struct weft_gang_roots roots;
 };
 
-static void forward(struct step *s)
-{
-    const struct weft_shape *shape = s->args->shape;
-    const struct weft_gen_rows *rows = &s->rows;
-    struct weft_k_batch batch = {rows->n_rows, rows->n_runs, rows->run,
-                                 rows->token, NULL};
-    struct weft_k_kv kv = {s->arena, s->page_bytes, s->view.page,
-                           s->view.state->pages_per_slot};
-    weft_gen_copy_pages(NULL, s->view.state->n_copies, s->view.copy, &kv, 0,
-                        s->page_bytes);
-    weft_gen_clear_pages(rows->n_runs, rows->run, &kv, 0, s->page_bytes);
-    weft_k_embed(shape, (const void *const *) s->weights.embed, rows->n_rows,
-                 rows->token, s->x);
-    for (int32_t l = 0; l < shape->n_layers; l++) {
-        struct weft_k_layer weights = weft_gen_layer(&s->weights, shape, l);
-        weft_k_layer_forward(shape, &weights, l, &batch, &kv, s->x, s->x,
-                             NULL, s->scratch);
-    }
-    weft_gen_last_rows(rows, s->last_row);
-    for (int32_t i = 0; i < rows->n_sampled; i++)
-        memcpy(s->last + (int64_t) i * shape->hidden,
-               s->x + (int64_t) s->last_row[i] * shape->hidden,
-               (size_t) shape->hidden * sizeof(float));
-}
+struct chunk {
+    const struct weft_gen_task *args;
+    struct common *all;
+    struct weft_gang_member member;
+    struct weft_gang_weights weights;
+    void *arena;
+    size_t page_bytes;
+    float *last; /* (n_slots, H) */
+};
 
 /* Bytes of scratch that the layers need for the largest step that a chunk can
  * have: every slot has rows and is at its longest. 0: out of memory. */
-static size_t layer_scratch(const struct weft_shape *shape,
+static size_t layer_scratch(const struct weft_gang_member *m,
                             const struct weft_gen_state *state, int64_t rows)
 {
     int64_t n = state->n_slots;
@@ -86,76 +48,167 @@ static size_t layer_scratch(const struct weft_shape *shape,
     worst[0].pos = (int32_t) weft_max64(state->max_total - worst[0].n, 0);
     struct weft_k_batch batch = {(int32_t) rows, (int32_t) n, worst, NULL,
                                  NULL};
-    size_t bytes = weft_k_layer_forward_scratch_bytes(shape, &batch);
+    size_t bytes = weft_gang_scratch_bytes(m, &batch);
     weft_free(worst);
     return bytes;
 }
 
-static int step_init(struct step *s, void *const buf[], int n_buf,
-                     struct weft_exec *x)
+/* Makes what all members need, and tells them where it is. */
+static int open_common(struct chunk *c, struct weft_gen_state *state)
 {
-    const struct weft_shape *shape = s->args->shape;
-    s->view = weft_gen_view_of(buf[0]);
-    const struct weft_gen_state *state = s->view.state;
-    int64_t n = state->n_slots, rows = n + s->args->gen.prefill_tokens;
-    int64_t h = shape->hidden, v = shape->vocab;
-    struct weft_take take = {buf, n_buf, 3};
-
-    s->arena = buf[1];
-    s->page_bytes = weft_kv_page_bytes(shape);
-    weft_gen_take_weights(&take, shape, &s->weights);
-    weft_take_end(&take);
-
-    size_t layer = layer_scratch(shape, state, rows);
-    if (layer == 0)
-        return weft_err_nomem(weft_exec_err(x), "a decode step",
-                              (size_t) n * sizeof(struct weft_k_run));
-    size_t head = weft_k_head_scratch_bytes(shape, (int32_t) n);
-    size_t most = (size_t) weft_max64(
-        weft_max64((int64_t) layer, (int64_t) head), v * 8);
-    size_t bytes = (size_t) (n * (int64_t) sizeof *s->rows.run + rows * 4
-                             + n * 8 + (rows + n) * h * 4 + n * v * 4)
-                 + 8 * 64;
-    char *at = weft_exec_scratch(x, bytes + most);
+    struct weft_exec *x = c->member.exec;
+    int64_t n = state->n_slots, rows = n + c->args->gen.prefill_tokens;
+    int64_t v = c->args->shape->vocab;
+    size_t run = sizeof *c->all->rows.run;
+    char *at = weft_exec_scratch(x, sizeof *c->all + (size_t) n * run
+                                        + (size_t) (rows + 4 * n + n * v) * 4
+                                        + 7 * 64);
     if (!at)
         return WEFT_ENOMEM;
-    s->rows.run = weft_gen_carve(&at, (size_t) n * sizeof *s->rows.run);
-    s->rows.token = weft_gen_carve(&at, (size_t) rows * 4);
-    s->rows.sampled = weft_gen_carve(&at, (size_t) n * 4);
-    s->last_row = weft_gen_carve(&at, (size_t) n * 4);
-    s->x = weft_gen_carve(&at, (size_t) (rows * h) * 4);
-    s->last = weft_gen_carve(&at, (size_t) (n * h) * 4);
-    s->logits = weft_gen_carve(&at, (size_t) (n * v) * 4);
-    s->scratch = at;
+    c->all = weft_gen_carve(&at, sizeof *c->all);
+    *c->all = (struct common){.view = weft_gen_view_of(state)};
+    c->all->rows.run = weft_gen_carve(&at, (size_t) n * run);
+    c->all->rows.token = weft_gen_carve(&at, (size_t) rows * 4);
+    c->all->rows.sampled = weft_gen_carve(&at, (size_t) n * 4);
+    c->all->last_row = weft_gen_carve(&at, (size_t) n * 4);
+    c->all->token = weft_gen_carve(&at, (size_t) n * 4);
+    c->all->logp = weft_gen_carve(&at, (size_t) n * 4);
+    c->all->logits = weft_gen_carve(&at, (size_t) (n * v) * 4);
+    weft_exec_shared(x)[0] = c->all;
     return 0;
+}
+
+static int open_own(struct chunk *c)
+{
+    const struct weft_shape *shape = c->args->shape;
+    const struct weft_gen_state *state = c->all->view.state;
+    struct weft_gang_member *m = &c->member;
+    int64_t n = state->n_slots, rows = n + c->args->gen.prefill_tokens;
+    m->roots = &c->all->roots;
+    c->page_bytes = weft_k_part_kv_page_bytes(shape, m->range,
+                                              shape->n_layers);
+    int64_t layer = (int64_t) layer_scratch(m, state, rows);
+    if (layer == 0)
+        return weft_err_nomem(weft_exec_err(m->exec), "a decode step",
+                              (size_t) n * sizeof(struct weft_k_run));
+    size_t most = (size_t) weft_max64(
+        weft_max64(layer, (int64_t) shape->vocab * 8),
+        (int64_t) weft_k_head_scratch_bytes(shape, (int32_t) n));
+    size_t own = weft_gang_rows_bytes(m, rows);
+    size_t last = (size_t) (n * shape->hidden) * 4;
+    char *at = weft_exec_scratch(m->exec, own + last + most + 3 * 64);
+    if (!at)
+        return WEFT_ENOMEM;
+    weft_gang_rows_at(m, rows, weft_gen_carve(&at, own));
+    c->last = weft_gen_carve(&at, last);
+    m->scratch = at;
+    return 0;
+}
+
+/* The logits of its vocabulary. */
+static void logits(const struct chunk *c)
+{
+    const struct common *all = c->all;
+    int64_t h = c->args->shape->hidden;
+    for (int32_t i = 0; i < all->rows.n_sampled; i++)
+        memcpy(c->last + i * h, c->member.x + all->last_row[i] * h,
+               (size_t) h * sizeof(float));
+    weft_k_head_logits_part(c->args->shape, c->member.range, &c->weights.head,
+                            all->rows.n_sampled, c->last, all->logits,
+                            c->member.scratch);
+}
+
+/* A step's rows, computed and drawn. false: a member has failed. */
+static bool step(const struct chunk *c)
+{
+    const struct common *all = c->all;
+    const struct weft_gen_rows *rows = &all->rows;
+    const struct weft_gen_state *state = all->view.state;
+    int32_t k = c->member.k, n = c->member.all->n, s = rows->n_sampled;
+    struct weft_k_batch batch = {rows->n_rows, rows->n_runs, rows->run,
+                                 rows->token, NULL};
+    struct weft_k_kv kv = {c->arena, c->page_bytes, all->view.page,
+                           state->pages_per_slot};
+    weft_gen_copy_pages(NULL, state->n_copies, all->view.copy, &kv, 0,
+                        c->page_bytes);
+    weft_gen_clear_pages(rows->n_runs, rows->run, &kv, 0, c->page_bytes);
+    if (!weft_gang_forward(&c->member, &c->weights, &batch, &kv))
+        return false;
+    logits(c);
+    if (!weft_exec_meet(c->member.exec))
+        return false;
+    for (int32_t i = s * k / n; i < s * (k + 1) / n; i++)
+        all->token[i] = weft_gen_draw_row(
+            &all->view, c->args->shape, &c->args->gen, rows->sampled[i],
+            all->logits + (int64_t) i * c->args->shape->vocab, &all->logp[i],
+            c->member.scratch);
+    return weft_exec_meet(c->member.exec);
+}
+
+/* Chooses a step's rows. */
+static void begin(const struct chunk *c, struct weft_gen_status *status)
+{
+    weft_gen_plan_rows(&c->all->view, &c->args->gen, &c->all->rows, status);
+    weft_gen_last_rows(&c->all->rows, c->all->last_row);
+}
+
+static int put(const struct chunk *c)
+{
+    const struct common *all = c->all;
+    int rc = 0;
+    for (int32_t i = 0; i < all->rows.n_sampled && !rc; i++)
+        rc = weft_gen_put(&all->view, &c->args->gen, all->rows.sampled[i],
+                          all->token[i], all->logp[i],
+                          weft_exec_err(c->member.exec));
+    return rc;
+}
+
+/* status: NULL but for the first member. */
+static int steps(const struct chunk *c, struct weft_gen_status *status)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < c->args->gen.n_steps && !rc; i++) {
+        if (status)
+            begin(c, status);
+        if (!weft_exec_meet(c->member.exec) || c->all->rows.n_rows == 0
+            || !step(c))
+            break;
+        if (status) {
+            status->n_decoded += c->all->rows.n_sampled;
+            rc = put(c);
+        }
+    }
+    return rc;
 }
 
 int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
                        struct weft_exec *x)
 {
-    struct step s = {.args = args};
-    struct weft_gen_status *status = buf[2];
-    int rc = step_init(&s, buf, n_buf, x);
+    struct chunk c = {.args = args};
+    struct weft_take take = {buf, n_buf, 0};
+    struct weft_gen_status *status = NULL;
+    weft_gang_member_init(x, c.args->shape, &c.args->members, &c.member);
+    int rc = 0;
+    if (c.member.k == 0)
+        rc = open_common(&c, weft_take(&take));
+    c.arena = weft_take(&take);
+    if (c.member.k == 0)
+        status = weft_take(&take);
+    weft_gang_take_weights(&take, c.args->shape, c.member.range, &c.weights);
+    weft_take_end(&take);
+    if (rc || !weft_exec_meet(x))
+        return rc;
+    c.all = weft_exec_shared(x)[0];
+    rc = open_own(&c);
     if (rc)
         return rc;
-    const struct weft_shape *shape = s.args->shape;
-    int32_t n_slots = s.view.state->n_slots;
-    *status = (struct weft_gen_status){.n_slots = n_slots};
-    weft_gen_admit(&s.view, s.args);
-    for (int32_t i = 0; i < s.args->gen.n_steps && !rc; i++) {
-        weft_gen_plan_rows(&s.view, &s.args->gen, &s.rows, status);
-        if (s.rows.n_rows == 0)
-            break;
-        forward(&s);
-        status->n_decoded += s.rows.n_sampled;
-        if (s.rows.n_sampled == 0)
-            continue;
-        weft_k_head_logits(shape, &s.weights.head, s.rows.n_sampled, s.last,
-                           s.logits, s.scratch);
-        rc = weft_gen_draw(&s.view, shape, &s.args->gen, s.rows.n_sampled,
-                           s.rows.sampled, s.logits, s.scratch,
-                           weft_exec_err(x));
+    if (status) {
+        *status = (struct weft_gen_status){
+            .n_slots = c.all->view.state->n_slots};
+        weft_gen_admit(&c.all->view, c.args);
     }
-    memcpy(status + 1, s.view.slot, (size_t) n_slots * sizeof *s.view.slot);
+    rc = steps(&c, status);
+    if (status)
+        weft_gen_report(&c.all->view, 0, status);
     return rc;
 }

@@ -25,7 +25,7 @@ struct chunk {
     struct CUstream_st *stream;
     struct weft_gen_view view;
     struct weft_gen_status *status;
-    struct weft_gen_weights weights;
+    struct weft_gang_weights weights;
     struct weft_k_kv kv;
     int32_t *token; /* drawn: row j of step i is number i * n_slots + j */
     float *logp;
@@ -146,7 +146,7 @@ static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
                                .page_bytes = weft_kv_page_bytes(shape),
                                .pages_per_slot = state->pages_per_slot};
     c->status = weft_take(&take);
-    weft_gen_take_weights(&take, shape, &c->weights);
+    weft_gang_take_weights(&take, shape, weft_all_blocks(shape), &c->weights);
     char *steps = weft_take(&take);
     weft_take_end(&take);
     c->token = weft_gen_carve(&steps, drawn_bytes(gen->n_steps * n));
@@ -191,7 +191,7 @@ static void layers(const struct chunk *c, const struct rows *rows)
                       (const void *const *) c->weights.embed,
                       rows->batch.n_rows, rows->batch.token, c->x);
     for (int32_t l = 0; l < shape->n_layers; l++) {
-        struct weft_k_layer weights = weft_gen_layer(&c->weights, shape, l);
+        struct weft_k_layer weights = weft_gang_layer(&c->weights, l);
         weft_k_layer_forward_cuda(c->stream, shape, &weights, l, &rows->batch,
                                   &c->kv, c->x, c->x, NULL, c->scratch);
     }
@@ -385,37 +385,53 @@ static int gen_chunk_cuda(const void *args, void *const buf[], int n_buf,
 
 WEFT_CODELET_2(gen_chunk, 0x66bb6a, weft_gen_chunk_cpu, gen_chunk_cuda)
 
-void weft_insert_gen_chunk(struct weft_seq *seq,
-                           const struct weft_where *where,
+/* What a member uses; the first one has the state. */
+static void add_member(struct weft_access_list *access,
+                       const struct weft_gen_task *task, int32_t k,
+                       const struct weft_params *fwd,
+                       const struct weft_gen_tiles *tiles)
+{
+    const struct weft_shape *shape = task->shape;
+    struct weft_range range = task->members.range[k];
+    weft_access_list_init(access);
+    if (k == 0)
+        weft_access_list_add(access, tiles->state, WEFT_READ_WRITE);
+    weft_access_list_add(access, tiles->arena[k], WEFT_READ_WRITE);
+    if (k == 0)
+        weft_access_list_add(access, tiles->status, WEFT_WRITE);
+    weft_access_list_add_weights(access, shape, range, fwd);
+    if (k == 0)
+        weft_access_list_add_optional(access, tiles->steps, WEFT_WRITE);
+}
+
+void weft_insert_gen_chunk(struct weft_seq *seq, int32_t n_members,
+                           const struct weft_where where[],
+                           const struct weft_range range[],
                            const struct weft_shape *shape,
                            const struct weft_params *fwd,
                            const struct weft_gen_args *gen, int32_t n_admit,
                            const struct weft_gen_admit *admit,
-                           struct weft_tile *state, struct weft_tile *arena,
-                           struct weft_tile *steps, struct weft_tile *status)
+                           const struct weft_gen_tiles *tiles)
 {
     size_t bytes;
-    if (!weft_seq_is_here(seq, where))
+    if (!weft_seq_is_here(seq, &where[0]))
         return;
     struct weft_gen_task *task = weft_gen_task_create(seq, shape, gen,
                                                       n_admit, admit, &bytes);
     if (!task)
         return;
-    struct weft_access_list access;
-    weft_access_list_init(&access);
-    weft_access_list_add(&access, state, WEFT_READ_WRITE);
-    weft_access_list_add(&access, arena, WEFT_READ_WRITE);
-    weft_access_list_add(&access, status, WEFT_WRITE);
-    weft_access_list_add_blocks(&access, fwd->embed, WEFT_READ);
-    for (int32_t l = 0; l < shape->n_layers; l++)
-        weft_access_list_add_layer(&access, &fwd->layer[l], WEFT_READ);
-    weft_access_list_add_layer(&access, &fwd->head, WEFT_READ);
-    weft_access_list_add_optional(&access, steps, WEFT_WRITE);
-    if (gen->step)
-        access.work = weft_work_steps(
-            shape, (struct weft_range){0, shape->n_blocks}, shape->n_layers,
-            true, gen->n_steps, gen->step);
-    weft_access_list_insert(&access, seq, where, &weft_cl_gen_chunk, task,
-                            bytes);
+    task->members.n = n_members;
+    memcpy(task->members.range, range, (size_t) n_members * sizeof *range);
+    if (n_members > 1)
+        weft_insert_gang(seq, n_members);
+    for (int32_t k = 0; k < n_members; k++) {
+        struct weft_access_list access;
+        add_member(&access, task, k, fwd, tiles);
+        if (gen->step)
+            access.work = weft_work_steps(shape, range[k], shape->n_layers,
+                                          true, gen->n_steps, gen->step);
+        weft_access_list_insert(&access, seq, &where[k], &weft_cl_gen_chunk,
+                                task, k == 0 ? bytes : sizeof *task);
+    }
     weft_free(task);
 }

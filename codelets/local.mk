@@ -7,6 +7,7 @@ codelets_sources = \
 	%D%/data.c %D%/data.h \
 	%D%/embed.c \
 	%D%/emulate.c \
+	%D%/gang.c %D%/gang.h \
 	%D%/gate.c \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c %D%/gen_chunk_gpu.c \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation. A replica on one device decodes a chunk of steps in one task. A
- * replica on several devices has tasks for every step, stage and member:
+ * Generation. A tp group on CPU devices of one place, like a single device,
+ * decodes a chunk of steps in one task of each device (weft_insert_gang()). Any
+ * other replica has tasks for every step, stage and member:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
@@ -11,9 +12,10 @@
 #include "graphs/calls/copies.h"
 #include "graphs/calls/stage.h"
 
+/* A chunk is a task of each member. */
 static bool is_one_task(const struct weft_g_layout *layout)
 {
-    return layout->plan.tp == 1 && layout->plan.pp == 1;
+    return layout->plan.pp == 1 && layout->is_gang;
 }
 
 /* The member of a replica that draws tokens. */
@@ -405,10 +407,20 @@ static void chunk_of_one_task(struct step *s, int32_t n_admit,
             pass, "decode steps", WEFT_MEM_SAMPLES, -1,
             weft_gen_steps_bytes(s->args, gen->n_slots, gen->max_total),
             place);
-    weft_insert_gen_chunk(pass->seq, &pass->where, pass->shape,
-                          &s->view->fwd[place], &args, n_admit, admit,
-                          s->instance->state, s->instance->arena[0], steps,
-                          s->status);
+    struct weft_where where[WEFT_MAX_BLOCKS];
+    struct weft_range range[WEFT_MAX_BLOCKS];
+    const struct weft_gen_tiles tiles = {s->instance->state, s->status,
+                                         s->instance->arena, steps};
+    for (int32_t k = 0; k < gen->layout.plan.tp; k++) {
+        const struct weft_g_member *m = weft_g_layout_member(
+            &gen->layout, s->instance->dp, 0, k);
+        where[k] = pass->where;
+        where[k].device = m->device;
+        range[k] = m->blocks;
+    }
+    weft_insert_gen_chunk(pass->seq, gen->layout.plan.tp, where, range,
+                          pass->shape, &s->view->fwd[place], &args, n_admit,
+                          admit, &tiles);
     weft_tile_release(steps);
 }
 

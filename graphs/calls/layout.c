@@ -48,6 +48,16 @@ static bool is_any_device(const struct weft_g_job *job,
         && l->plan.mesh.n_devices == n_cpus;
 }
 
+static bool is_gang(const struct weft_g_layout *l)
+{
+    bool same = true;
+    for (int32_t i = 0; i < n_members(l); i++)
+        same = same
+            && l->member[i].place
+                   == l->member[i / l->plan.tp * l->plan.tp].place;
+    return same && (l->plan.tp == 1 || !l->on_gpus);
+}
+
 static void count_elements(const struct weft_shape *shape,
                            struct weft_g_layout *l)
 {
@@ -84,6 +94,7 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
             }
     out->on_gpus = call->mesh.device < job->n_gpus;
     out->any_device = is_any_device(job, out);
+    out->is_gang = is_gang(out);
     out->places_per_rank = weft_g_job_places_per_rank(job);
     return 0;
 }
@@ -97,12 +108,15 @@ int weft_g_layout_init(const struct weft_g_job *job,
 }
 
 int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
-                         int32_t dp, struct weft_g_layout *out,
+                         int32_t dp, int32_t tp, struct weft_g_layout *out,
                          struct weft_err *err)
 {
-    struct weft_plan plan = {.n_nodes = 1, .n_devices = dp};
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = dp * tp};
     struct weft_call_plan call = {
-        .mesh = {.n_nodes = 1, .n_devices = dp}, .dp = dp, .tp = 1, .pp = 1};
+        .mesh = {.n_nodes = 1, .n_devices = dp * tp},
+        .dp = dp,
+        .tp = tp,
+        .pp = 1};
     struct weft_g_job job = weft_g_job_of(rt);
     return init(&job, shape, &plan, &call, out, err);
 }

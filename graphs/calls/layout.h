@@ -23,7 +23,9 @@ struct weft_g_layout {
     size_t before[WEFT_N_TILE_KINDS][WEFT_MAX_BLOCKS + 1];
     struct weft_g_member *member; /* (pp, dp, tp) */
     int32_t places_per_rank;
-    bool on_gpus;    /* all members are GPUs */
+    bool on_gpus; /* all members are GPUs */
+    bool is_gang; /* a stage's members are one device, or CPU devices of one
+                        place, which can run as a gang (weft_insert_gang()) */
     bool any_device; /* members are whole places with one device each: a
                         task may run on any device of its place */
 };
@@ -45,9 +47,9 @@ int weft_g_layout_init(const struct weft_g_job *job,
                        const struct weft_shape *shape,
                        const struct weft_plan *plan, int32_t call,
                        struct weft_g_layout *out, struct weft_err *err);
-/* A layout with data parallelism alone, on devices 0 .. dp - 1. */
+/* A layout of one stage, on devices 0 .. dp * tp - 1. */
 int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
-                         int32_t dp, struct weft_g_layout *out,
+                         int32_t dp, int32_t tp, struct weft_g_layout *out,
                          struct weft_err *err);
 int weft_g_layout_copy(const struct weft_g_layout *from,
                        struct weft_g_layout *out, struct weft_err *err);

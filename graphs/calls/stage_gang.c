@@ -33,9 +33,9 @@ bool weft_g_gang_begin(const struct weft_g_pass *pass,
         return false;
     weft_gang_word(rt, (int64_t) (intptr_t) pass->shape);
     weft_gang_word(rt, pass->n_rows);
-    weft_gang_word(rt, (int64_t) pass->n_targets << 2 | pass->any_device << 1
-                           | weft_rt_is_gpu_place(rt,
-                                                  stage->member[0].place));
+    weft_gang_word(rt,
+                   (int64_t) pass->n_targets << 2 | pass->any_device << 1
+                       | weft_rt_is_gpu_place(rt, stage->member[0].place));
     for (int32_t k = 0; k < stage->n; k++)
         weft_gang_word(
             rt, (int64_t) stage->member[k].blocks.first << 32

@@ -68,6 +68,13 @@ void __tsan_release(void *p);
 #define WEFT_TSAN_RELEASE(p) ((void) (p))
 #endif
 
+/* Says to the core that this thread spins. */
+#if defined(__x86_64__)
+#define WEFT_PAUSE() __builtin_ia32_pause()
+#else
+#define WEFT_PAUSE() ((void) 0)
+#endif
+
 #define WEFT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 WEFT_INLINE int32_t weft_min32(int32_t a, int32_t b)

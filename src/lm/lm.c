@@ -31,10 +31,9 @@ int weft_model_open(struct weft_context *context, const char *folder,
         rc = weft_store_arch(folder, dtype, 0, &m->arch, err);
     struct weft_g_layout home = {.member = NULL};
     if (!rc)
-        rc = weft_g_layout_simple(context->rt, &m->arch.shape,
-                                  n_gpus ? n_gpus
-                                         : weft_rt_n_devices(context->rt),
-                                  &home, err);
+        rc = weft_g_layout_simple(
+            context->rt, &m->arch.shape,
+            n_gpus ? n_gpus : weft_rt_n_devices(context->rt), 1, &home, err);
     if (!rc && n_gpus) {
         weft_g_choose_products(context->seq, &home, 0, &m->arch.shape,
                                !m->arch.shape.scalar_head, false);
@@ -218,8 +217,9 @@ static int submit(struct weft_model *m, const struct weft_g_view *view,
                   struct weft_g_infer_sample *out, struct weft_err *err)
 {
     bool scalar = m->arch.shape.scalar_head;
-    struct weft_tile_id id = {"score", "text", 0, -1, -1,
-                              weft_g_infer_out_place(&view->layout, dp)};
+    struct weft_tile_id id = {
+        "score", "text", 0,
+        -1,      -1,     weft_g_infer_out_place(&view->layout, dp)};
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
         int32_t len = text[i].n;

@@ -248,6 +248,10 @@ bool weft_recording_gang_again(struct weft_recording *r, const char *op,
                                int32_t layer, const struct weft_work *work);
 void weft_recording_gang_end(struct weft_recording *r, const char *op,
                              int32_t layer, const struct weft_work *work);
+/* Says that the last task is one of a gang's n, which all do one thing each:
+ * no instruction, but tasks that run together. */
+void weft_recording_member(struct weft_recording *r, int32_t member,
+                           int32_t n);
 /* Says that the next task is a gang's. */
 void weft_recording_gang(struct weft_recording *r,
                          const struct weft_rec_gang *gang);

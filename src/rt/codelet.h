@@ -56,6 +56,17 @@ void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes);
 /* The stream of the GPU whose worker runs this body; NULL on a CPU device. */
 struct CUstream_st *weft_exec_stream(struct weft_exec *x);
 
+/* Of a body whose task is one of a gang (weft_insert_gang()): which member it
+ * is; 0 without a gang. */
+int weft_exec_member(const struct weft_exec *x);
+/* Returns when all members have called it; at once without a gang. What they
+ * wrote before it, all can read after it. false: one of them has failed; the
+ * body should return 0, as the error is that one's. */
+bool weft_exec_meet(struct weft_exec *x);
+/* (members) pointers, all NULL at first, by which members tell one another
+ * where their data is. Scratch memory is there until all have returned. */
+void **weft_exec_shared(struct weft_exec *x);
+
 struct weft_codelet {
     struct starpu_codelet starpu;
     weft_body_fn cpu;

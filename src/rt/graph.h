@@ -242,6 +242,14 @@ void weft_insert_work(struct weft_seq *seq,
                       int n_access, const struct weft_where *where,
                       const struct weft_work *work);
 
+/* The next n tasks that are inserted here are members 0 .. n - 1 of a gang:
+ * they run at the same time, each on a CPU device of its own of one place, and
+ * may meet (weft_exec_meet() in rt/codelet.h). They begin when all of them are
+ * ready, so none may depend on another, and their positions, if any, must come
+ * in one order on all devices. The caller has asked weft_seq_is_here(). Errors:
+ * WEFT_EUNSUPPORTED where options.policy is NULL. */
+void weft_insert_gang(struct weft_seq *seq, int n);
+
 /* dst = src, two tiles of one size at any places: a copy in memory, a message
  * between ranks (one per part of cut tiles, which must be cut alike), or
  * nothing where neither is here. where->device: who copies

@@ -157,7 +157,11 @@ void weft_codelet_run(void *buffers[], void *args)
     weft_ran_begin(rt, t->moments);
     for (int i = 0; i < t->n_held; i++)
         WEFT_TSAN_ACQUIRE(t->held[i].tile);
-    if (atomic_load(&t->seq->failed) == 0) {
+    bool runs = atomic_load(&t->seq->failed) == 0;
+    if (runs) {
+        w->exec.team = t->team;
+        w->exec.member = t->member;
+        w->exec.shared = NULL;
         w->exec.err.code = 0;
         w->exec.err.text[0] = 0;
         int rc = task_buffers(t, &w->exec.err);
@@ -166,7 +170,10 @@ void weft_codelet_run(void *buffers[], void *args)
             rc = w->exec.card ? run_at_card(t, w) : run_cpu(t, &w->exec);
         if (rc)
             task_failed(t, rc, &w->exec.err);
+        weft_team_leave(t->team, true, rc);
         weft_exec_reset(&w->exec);
+    } else {
+        weft_team_leave(t->team, false, 0);
     }
     if (t->is_under_way)
         leave_card(t, w->exec.card);
@@ -184,6 +191,7 @@ static void task_ended(void *arg)
     if (t->is_under_way)
         task_over(t, &seq->rt->worker[starpu_worker_get_id_check()]);
     task_drop_tiles(t);
+    weft_team_drop(t->team);
     int n = t->n_held;
     weft_free(t);
     weft_seq_end(seq, lot, n);
@@ -288,6 +296,7 @@ static void task_place(const struct weft_rt *rt, struct weft_task *t,
     t->node.gates = t->seq->gates;
     t->node.where = &t->where;
     t->node.order = rt->n_inserted;
+    t->node.gang = t->team ? &t->team->gang : NULL;
     if (rt->policy) {
         task->sched_data = &t->node;
         return;
@@ -478,7 +487,9 @@ void weft_insert_work(struct weft_seq *seq,
         rc = check_places(op, place, access, n_access, &err);
     }
     if (rc) {
+        int member, n;
         weft_seq_record(seq, rt->n_copies, &err);
+        weft_team_drop(weft_team_next(seq, &member, &n));
         return;
     }
     if (rt->is_dry)
@@ -494,8 +505,12 @@ void weft_insert_here(struct weft_seq *seq,
                       const struct weft_work *work)
 {
     struct weft_rt *rt = seq->rt;
+    int member, n_members;
+    struct weft_team *team = weft_team_next(seq, &member, &n_members);
     rt->n_inserted++;
     weft_record_task(rt, codelet->starpu.name, where, access, n_access, work);
+    if (n_members > 0)
+        weft_record_member(rt, where, member, n_members);
     if (rt->is_dry)
         return;
     struct weft_moments *moments = weft_ran_insert(rt, codelet->starpu.name,
@@ -505,6 +520,8 @@ void weft_insert_here(struct weft_seq *seq,
     if (!t)
         goto nomem;
     t->seq = seq;
+    t->team = team;
+    t->member = member;
     t->moments = moments;
     t->at = rt->n_copies;
     /* WEFT_CODELET defines it without const, as StarPU writes to it. */
@@ -526,6 +543,7 @@ void weft_insert_here(struct weft_seq *seq,
                   codelet->starpu.name, strerror(-rc));
     task->destroy = 0;
     starpu_task_destroy(task);
+    weft_team_drop(team);
     weft_free(t);
     return;
 nomem:
@@ -535,5 +553,6 @@ nomem:
         starpu_task_clean(task);
         free(task);
     }
+    weft_team_drop(team);
     weft_free(t);
 }

@@ -168,6 +168,9 @@ struct weft_exec {
     struct weft_card *card; /* NULL: a CPU device */
     struct weft_err err;
     int device;
+    struct weft_team *team; /* of the body that runs; NULL: none */
+    int member;
+    void *shared;                       /* of a body without a gang */
     char *scratch;                      /* kept block */
     size_t scratch_bytes, scratch_used; /* used: also of `more` */
     struct weft_more *more;             /* further blocks of this body */
@@ -264,8 +267,32 @@ struct weft_seq {
     bool common;      /* all ranks know it */
     int64_t n_told;   /* rank 0's decisions so far */
     struct weft_gates *gates;
+    /* the gang that is being inserted; whose turn it is; 0 of 0: none */
+    struct weft_team *team;
+    int n_members, member;
     struct weft_seq *next; /* in the runtime's list; guarded by rt->mutex */
 };
+
+/* A gang while its members run. */
+struct weft_team {
+    struct weft_gang gang;
+    atomic_int n_users;             /* tasks that point at it */
+    atomic_uint round;              /* meetings that have ended */
+    atomic_int n_arrived, n_asleep; /* at this one */
+    atomic_int n_left, failed;      /* bodies that have returned; any error */
+    int spins;                      /* before a member sleeps */
+    pthread_mutex_t mutex;          /* of those that sleep */
+    pthread_cond_t moved;
+    void *shared[WEFT_GANG_MEMBERS];
+};
+/* Whether the task that is inserted now is a member, and which of how many;
+ * team NULL: it is none, or is only recorded, or the sequence has failed. */
+struct weft_team *weft_team_next(struct weft_seq *seq, int *member_out,
+                                 int *n_out);
+/* A task no longer needs it; NULL is allowed. */
+void weft_team_drop(struct weft_team *team);
+/* A member's body returned rc, or did not run; it waits for the others. */
+void weft_team_leave(struct weft_team *team, bool ran, int rc);
 
 /* Counts one task more, with n accesses; returns its lot. */
 int64_t weft_seq_begin(struct weft_seq *seq, int n_accesses);
@@ -312,6 +339,8 @@ struct weft_task {
     /* (n_held): the same with parts instead of cut tiles */
     struct weft_access *held;
     int n_access, n_held;
+    struct weft_team *team; /* NULL: none */
+    int member;
     size_t args_bytes;
     double start_us;              /* of the body, since weft_rt_start */
     int64_t on_stream;            /* weft_card_begin(), if it is under way */
@@ -444,6 +473,9 @@ void weft_record_task(struct weft_rt *rt, const char *op,
                       const struct weft_where *where,
                       const struct weft_access *access, int n_access,
                       const struct weft_work *work);
+/* The task that was inserted last is one of a gang's n. */
+void weft_record_member(struct weft_rt *rt, const struct weft_where *where,
+                        int member, int n);
 /* Where it is noted when the last one ran; NULL: nowhere. */
 struct weft_span *weft_record_span(const struct weft_rt *rt);
 /* A message from src to dst, one of which may be another rank's. */

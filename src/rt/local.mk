@@ -8,6 +8,7 @@ rt_sources = \
 	%D%/exec.c \
 	%D%/external.c \
 	%D%/fxt.c %D%/fxt.h \
+	%D%/gang.c \
 	%D%/graph.h \
 	%D%/hidden.c \
 	%D%/insert.c \

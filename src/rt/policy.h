@@ -12,6 +12,17 @@
 
 #include "plan/task.h"
 
+enum { WEFT_GANG_MEMBERS = 32 }; /* at most */
+
+/* Tasks that begin together, each on a device of its own. Guarded by the
+ * policy's lock. */
+struct weft_gang {
+    int n, n_ready;
+    bool apart; /* after an error they need not begin together */
+    struct weft_node *member[WEFT_GANG_MEMBERS]; /* those that are ready */
+    struct weft_gang *next, **here; /* in the list of its gates */
+};
+
 /* A ready task; task->sched_data points at it (NULL for tasks that are not
  * Weft's). child and sibling belong to the policy. */
 struct weft_node {
@@ -19,7 +30,8 @@ struct weft_node {
     struct starpu_task *task;
     struct weft_gates *gates;
     const struct weft_where *where;
-    int64_t order; /* of insertion */
+    struct weft_gang *gang; /* NULL: none */
+    int64_t order;          /* of insertion */
 };
 
 /* Keeps the strict order of one chain of a device: its tasks pass the gate one
@@ -36,7 +48,8 @@ struct weft_gates {
     bool open;
     /* number of the first device in the whole job, for messages */
     int n_devices, first_device;
-    struct weft_gate gate[]; /* (n_devices, WEFT_N_CHAINS) */
+    struct weft_gang *forming; /* of which some members are ready, not all */
+    struct weft_gate gate[];   /* (n_devices, WEFT_N_CHAINS) */
 };
 
 struct weft_policy {

@@ -124,6 +124,13 @@ void weft_record_task(struct weft_rt *rt, const char *op,
     weft_recording_work(r, work);
 }
 
+void weft_record_member(struct weft_rt *rt, const struct weft_where *where,
+                        int member, int n)
+{
+    if (rt->recording && !is_left_out(rt, where->call))
+        weft_recording_member(rt->recording, member, n);
+}
+
 struct weft_span *weft_record_span(const struct weft_rt *rt)
 {
     int64_t n = rt->recording ? rt->recording->n_tasks : 0;

@@ -14,6 +14,14 @@
  * popped. That task ends before the next pop, as a device is one worker. Of
  * tasks with the same priority those with a position come first.
  *
+ * The members of a gang come into their lanes when the last of them is ready.
+ * When a device takes one, the others are reserved: they are the next that
+ * their devices take, in the order in which their gangs began. So whoever waits
+ * for a device in a gang waits for gangs that began before, and these for still
+ * earlier ones: somebody always goes on, with any number of cores, and in
+ * whatever order devices would have taken them. Reserved tasks are no longer in
+ * the lane's heap of gangs, of which it has few.
+ *
  * `state.mutex` guards everything except the counters, which pop reads first
  * to see whether there are tasks. No lock of StarPU is taken while it is held.
  * If napping is configured, a worker without tasks sleeps on its lane's
@@ -36,8 +44,9 @@ enum {
 };
 
 struct lane {
-    struct weft_node *ready;
-    atomic_int n_ready;
+    struct weft_node *ready, *gangs;
+    struct weft_node *reserved, **last_reserved; /* linked by sibling */
+    atomic_int n_ready;                          /* of all three */
     bool napping;
     bool woken;
     pthread_cond_t wake;
@@ -114,9 +123,90 @@ static void make_ready(struct weft_node *node)
         return;
     }
     struct lane *lane = &state.lane[node->where->device];
-    weft_heap_add(&lane->ready, node, ready_before);
+    bool together = node->gang && !node->gang->apart;
+    weft_heap_add(together ? &lane->gangs : &lane->ready, node, ready_before);
     atomic_fetch_add(&lane->n_ready, 1);
     wake(lane);
+}
+
+static void leave_forming(struct weft_gang *gang)
+{
+    *gang->here = gang->next;
+    if (gang->next)
+        gang->next->here = gang->here;
+}
+
+/* A member is ready; with the last one all are. */
+static void join_gang(struct weft_node *node)
+{
+    struct weft_gang *gang = node->gang, **list = &node->gates->forming;
+    if (gang->n_ready == 0 && gang->n > 1) {
+        gang->next = *list;
+        gang->here = list;
+        if (gang->next)
+            gang->next->here = &gang->next;
+        *list = gang;
+    }
+    gang->member[gang->n_ready++] = node;
+    if (gang->n_ready < gang->n)
+        return;
+    if (gang->n > 1)
+        leave_forming(gang);
+    for (int i = 0; i < gang->n; i++)
+        make_ready(gang->member[i]);
+}
+
+/* After an error members need nobody, as their bodies do nothing. */
+static void part_gangs(struct weft_gates *gates)
+{
+    while (gates->forming) {
+        struct weft_gang *gang = gates->forming;
+        leave_forming(gang);
+        gang->apart = true;
+        for (int i = 0; i < gang->n_ready; i++)
+            make_ready(gang->member[i]);
+    }
+}
+
+static void let_through(struct weft_node *node)
+{
+    if (node->gang && !node->gates->open) {
+        join_gang(node);
+    } else {
+        if (node->gang)
+            node->gang->apart = true;
+        make_ready(node);
+    }
+}
+
+static void reserve(struct weft_node *node)
+{
+    struct lane *lane = &state.lane[node->where->device];
+    struct weft_node *others = NULL;
+    for (;;) {
+        struct weft_node *first = weft_heap_take(&lane->gangs, ready_before);
+        if (first == node)
+            break;
+        first->sibling = others;
+        others = first;
+    }
+    while (others) {
+        struct weft_node *next = others->sibling;
+        weft_heap_add(&lane->gangs, others, ready_before);
+        others = next;
+    }
+    node->sibling = NULL;
+    *lane->last_reserved = node;
+    lane->last_reserved = &node->sibling;
+    wake(lane);
+}
+
+/* A device takes a member of a gang that has not begun. */
+static void begin_gang(const struct weft_node *node)
+{
+    for (int i = 0; i < node->gang->n; i++)
+        if (node->gang->member[i] != node)
+            reserve(node->gang->member[i]);
 }
 
 static struct weft_gate *gate_of(const struct weft_node *node)
@@ -130,7 +220,36 @@ static void gate_pass(struct weft_gate *gate, bool everybody)
 {
     while (gate->waiting
            && (everybody || gate->waiting->where->position <= gate->next))
-        make_ready(weft_heap_take(&gate->waiting, turn_before));
+        let_through(weft_heap_take(&gate->waiting, turn_before));
+}
+
+/* The first of what a lane may take; NULL: nothing. */
+static const struct weft_node *first_of(const struct lane *lane)
+{
+    if (lane->reserved || !lane->gangs)
+        return lane->reserved ? lane->reserved : lane->ready;
+    return !lane->ready || ready_before(lane->gangs, lane->ready)
+             ? lane->gangs
+             : lane->ready;
+}
+
+/* Takes it out of its list. */
+static struct weft_node *take_own(struct lane *lane)
+{
+    const struct weft_node *first = first_of(lane);
+    struct weft_node *node = lane->reserved;
+    atomic_fetch_sub(&lane->n_ready, 1);
+    if (node) {
+        lane->reserved = node->sibling;
+        if (!lane->reserved)
+            lane->last_reserved = &lane->reserved;
+    } else if (first == lane->gangs) {
+        node = weft_heap_take(&lane->gangs, ready_before);
+        begin_gang(node);
+    } else {
+        node = weft_heap_take(&lane->ready, ready_before);
+    }
+    return node;
 }
 
 /* The task that device d runs next, or NULL. */
@@ -147,11 +266,12 @@ static struct starpu_task *take(int d)
             return task;
         }
     }
+    const struct weft_node *own = first_of(lane);
     struct weft_node *node;
-    if (lane->ready
-        && (!state.shared || ready_before(lane->ready, state.shared))) {
-        node = weft_heap_take(&lane->ready, ready_before);
-        atomic_fetch_sub(&lane->n_ready, 1);
+    if (own
+        && (!state.shared || own == lane->reserved
+            || ready_before(own, state.shared))) {
+        node = take_own(lane);
     } else if (state.shared) {
         node = weft_heap_take(&state.shared, ready_before);
         atomic_fetch_sub(&state.n_shared, 1);
@@ -184,7 +304,7 @@ static int lanes_push(struct starpu_task *task)
                && node->where->position > gate_of(node)->next) {
         weft_heap_add(&gate_of(node)->waiting, node, turn_before);
     } else {
-        make_ready(node);
+        let_through(node);
     }
     pthread_mutex_unlock(&state.mutex);
 #ifndef STARPU_NON_BLOCKING_DRIVERS
@@ -280,7 +400,8 @@ static void lanes_init(unsigned sched_ctx_id)
     for (int d = 0; d < state.n_lanes; d++) {
         struct lane *lane = &state.lane[d];
         pthread_cond_init(&lane->wake, &attr);
-        lane->ready = NULL;
+        lane->ready = lane->gangs = lane->reserved = NULL;
+        lane->last_reserved = &lane->reserved;
         atomic_store(&lane->n_ready, 0);
         lane->napping = lane->woken = false;
         lane->idle_since_us = 0;
@@ -315,6 +436,7 @@ static void lanes_open(struct weft_gates *gates)
 {
     pthread_mutex_lock(&state.mutex);
     gates->open = true;
+    part_gangs(gates);
     for (int i = 0; i < gates->n_devices * WEFT_N_CHAINS; i++)
         gate_pass(&gates->gate[i], true);
     pthread_mutex_unlock(&state.mutex);
@@ -333,6 +455,9 @@ static void lanes_describe(struct weft_gates *gates, char *text, size_t size)
 {
     text[0] = 0;
     pthread_mutex_lock(&state.mutex);
+    if (gates->forming)
+        snprintf(text, size, "of a gang of %d tasks only %d are ready",
+                 gates->forming->n, gates->forming->n_ready);
     for (int i = 0; i < gates->n_devices * WEFT_N_CHAINS; i++) {
         const struct weft_gate *gate = &gates->gate[i];
         if (!gate->waiting)

@@ -184,7 +184,7 @@ static inline void fixture_start_dp(struct task_fixture *f, int n_devices,
     struct weft_err err;
     struct weft_g_layout home;
     fixture_open_rt(f, n_devices, false);
-    REQUIRE_OK(weft_g_layout_simple(f->rt, shape, dp, &home, &err), err);
+    REQUIRE_OK(weft_g_layout_simple(f->rt, shape, dp, 1, &home, &err), err);
     fixture_open_model(f, shape, trained, &home);
     weft_g_layout_release(&home);
 }

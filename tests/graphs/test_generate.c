@@ -43,6 +43,49 @@ static void check_dtype(enum weft_dtype dtype)
     fixture_stop(&f);
 }
 
+/* Gangs of devices, of which there are more than cores. */
+static void check_gangs(enum weft_dtype dtype)
+{
+    static struct text base[N], other[N];
+    static const int32_t to[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}};
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0};
+    struct task_fixture f;
+    struct weft_shape shape = fixture_shape(dtype, false, true);
+    const struct weft_k_sampling sampling = {0.7f, 0, 1, 11};
+    struct weft_g_layout layout;
+    struct weft_rollout_stats stats;
+    struct weft_err err;
+    int64_t n_preempted = 0;
+    control.order = NULL;
+    fixture_start(&f, 4, &shape, false);
+    generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
+    for (size_t i = 0; i < WEFT_COUNT(to); i++) {
+        const struct cut cut = {to[i][0], 3, 5, 7, 5, true, 0};
+        REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, to[i][0], to[i][1],
+                                        &layout, &err),
+                   err);
+        CHECK(layout.is_gang);
+        generate(&f, &layout, &cut, N, NEW, &sampling, other, &stats);
+        check_same(N, other, base);
+        CHECK(stats.n_shared > 0);
+        n_preempted += stats.n_preempted;
+        check_scores(&f, &layout, N, base, sampling.temperature);
+        weft_g_layout_release(&layout);
+    }
+    CHECK(n_preempted > 0);
+    fixture_stop(&f);
+}
+
+static void test_gangs_f32(void)
+{
+    check_gangs(WEFT_F32);
+}
+
+static void test_gangs_bf16(void)
+{
+    check_gangs(WEFT_BF16);
+}
+
 static void test_generate_f32(void)
 {
     check_dtype(WEFT_F32);
@@ -54,4 +97,6 @@ static void test_generate_bf16(void)
 }
 
 WEFT_TESTS("graphs/generate", {"test_generate_f32", test_generate_f32},
-           {"test_generate_bf16", test_generate_bf16})
+           {"test_generate_bf16", test_generate_bf16},
+           {"test_gangs_f32", test_gangs_f32},
+           {"test_gangs_bf16", test_gangs_bf16})

@@ -63,7 +63,7 @@ static size_t gradient(int32_t n_groups, int32_t dp, int32_t zero, int32_t n,
     struct weft_g_layout home;
     struct weft_shape shape = shape_of();
     fixture_open_rt(&f, dp, false);
-    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, dp, &home, &err), err);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, dp, 1, &home, &err), err);
     home.plan.zero = zero;
     fixture_open_model(&f, &shape, true, &home);
     weft_g_layout_release(&home);

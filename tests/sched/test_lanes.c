@@ -340,6 +340,227 @@ static void test_throughput(void)
     stop();
 }
 
+/* ---- Gangs -------------------------------------------------------------- */
+
+struct gang {
+    atomic_int n_here, n_in, n_wrong, n_cut, n_ended;
+    int n, rounds;
+    int fails_at; /* the round in which the last member fails; -1: never */
+};
+
+/* Meets the others, and looks whether all have come each time. */
+static int gang_cpu(const void *args, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    struct gang *g = *(struct gang *const *) args;
+    int member = weft_exec_member(x), rc = 0;
+    bool whole = true;
+    (void) buf;
+    (void) n_buf;
+    atomic_fetch_add(&g->n_in, 1);
+    weft_exec_shared(x)[member] = g;
+    for (int r = 0; r < g->rounds && whole && !rc; r++) {
+        if (r == g->fails_at && member == g->n - 1) {
+            rc = weft_err_set(weft_exec_err(x), WEFT_ENUMERIC, "a NaN");
+            break;
+        }
+        if (member == r % g->n)
+            usleep(50);
+        atomic_fetch_add(&g->n_here, 1);
+        whole = weft_exec_meet(x);
+        /* the others may be a round ahead, but for this member */
+        int n = atomic_load(&g->n_here) - g->n * (r + 1);
+        if (whole && (n < 0 || n >= g->n))
+            atomic_fetch_add(&g->n_wrong, 1);
+        for (int k = 0; whole && k < g->n; k++)
+            if (weft_exec_shared(x)[k] != g)
+                atomic_fetch_add(&g->n_wrong, 1);
+    }
+    atomic_fetch_add(&g->n_cut, !whole);
+    atomic_fetch_add(&g->n_ended, 1);
+    return rc;
+}
+WEFT_CODELET(gang, 0x0000ff, gang_cpu)
+
+static struct gang gang_of(int n, int rounds, int fails_at)
+{
+    return (struct gang){.n = n, .rounds = rounds, .fails_at = fails_at};
+}
+
+static void insert_gang(struct gang *g, const struct weft_where where[])
+{
+    weft_insert_gang(seq, g->n);
+    for (int k = 0; k < g->n; k++)
+        weft_insert(seq, &weft_cl_gang, &g, sizeof g, NULL, 0, &where[k]);
+}
+
+static void check_gang(const struct gang *g)
+{
+    CHECK_INT(g->n_ended, g->n);
+    CHECK_INT(g->n_here, g->n * g->rounds);
+    CHECK_INT(g->n_wrong, 0);
+    CHECK_INT(g->n_cut, 0);
+}
+
+/* A member for each of more devices than there are cores, and notes between
+ * the gangs. */
+static void test_gangs_meet(void)
+{
+    enum { D = 8, N = 12 };
+    struct gang g[N];
+    struct weft_where where[D];
+    start(D, 1);
+    for (int d = 0; d < D; d++)
+        where[d] = (struct weft_where){.device = d};
+    for (int i = 0; i < N; i++) {
+        g[i] = gang_of(i % 2 ? D : 3, 10, -1);
+        insert_gang(&g[i], where + (i % 2 ? 0 : i % (D - 2)));
+        for (int d = 0; d < D; d++)
+            note(i, where[d]);
+    }
+    wait_ok();
+    for (int i = 0; i < N; i++)
+        check_gang(&g[i]);
+    CHECK_INT(ran.n, N * D);
+    stop();
+}
+
+/* Device 0 prefers the one gang, and device 1 the other. */
+static void test_gangs_opposite(void)
+{
+    struct gang g[2] = {gang_of(2, 20, -1), gang_of(2, 20, -1)};
+    const struct weft_where a[] = {{.device = 0, .priority = 2},
+                                   {.device = 1, .priority = 1}};
+    const struct weft_where b[] = {{.device = 0, .priority = 1},
+                                   {.device = 1, .priority = 2}};
+    for (int round = 0; round < 20; round++) {
+        start(2, round % 2);
+        g[0] = g[1] = gang_of(2, 20, -1);
+        block_all(2);
+        insert_gang(&g[0], a);
+        insert_gang(&g[1], b);
+        atomic_store(&gate_open, 1);
+        wait_ok();
+        check_gang(&g[0]);
+        check_gang(&g[1]);
+        stop();
+    }
+}
+
+/* Gangs of any devices, whose members have any priorities, beside tasks that
+ * sleep. */
+static void test_gangs_random(void)
+{
+    enum { D = 6, N = 150 };
+    static struct gang g[N];
+    uint32_t random = 4711;
+    start(D, 1);
+    for (int i = 0; i < N; i++) {
+        struct weft_where where[D];
+        int device[D] = {0, 1, 2, 3, 4, 5};
+        for (int k = D - 1; k > 0; k--) {
+            random = random * 1664525u + 1013904223u;
+            int j = (int) ((random >> 8) % (uint32_t) (k + 1));
+            int t = device[k];
+            device[k] = device[j];
+            device[j] = t;
+        }
+        for (int k = 0; k < D; k++)
+            where[k] = (struct weft_where){
+                .device = device[k],
+                .priority = (int) (random >> (4 + 2 * k)) % 4};
+        g[i] = gang_of(2 + (int) (random >> 20) % (D - 1), 3, -1);
+        insert_gang(&g[i], where);
+        note(i, (struct weft_where){.device = device[0], .priority = 3});
+        note(i, (struct weft_where){.device = -1});
+    }
+    wait_ok();
+    for (int i = 0; i < N; i++)
+        check_gang(&g[i]);
+    stop();
+}
+
+/* In the order of positions, which on every device is the gangs'. */
+static void test_gangs_positions(void)
+{
+    enum { N = 20 };
+    struct gang g[N];
+    start(2, 1);
+    for (int i = 0; i < N; i++) {
+        const struct weft_where where[] = {
+            {.device = 0, .position = 2 * i + 1},
+            {.device = 1, .position = i + 1}};
+        g[i] = gang_of(2, 3, -1);
+        insert_gang(&g[i], where);
+        note(i, (struct weft_where){.device = 0, .position = 2 * i + 2});
+    }
+    wait_ok();
+    for (int i = 0; i < N; i++) {
+        check_gang(&g[i]);
+        CHECK_INT(ran.id[i], i);
+    }
+    stop();
+}
+
+/* Nobody waits for the member that fails, and later gangs do nothing; then the
+ * sequence is as before. */
+static void test_gangs_fail(void)
+{
+    enum { D = 4, N = 3 };
+    struct weft_where where[D];
+    struct weft_err err;
+    struct gang g[N];
+    start(D, 1);
+    for (int d = 0; d < D; d++)
+        where[d] = (struct weft_where){.device = d};
+    for (int at = 0; at < 3; at++) {
+        for (int i = 0; i < N; i++) {
+            g[i] = gang_of(D, 5, i == 1 ? at : -1);
+            insert_gang(&g[i], where);
+        }
+        CHECK_INT(weft_seq_wait(seq, &err), WEFT_ENUMERIC);
+        CHECK(strstr(err.text, "a NaN") != NULL);
+        check_gang(&g[0]);
+        CHECK_INT(g[1].n_ended, D);
+        CHECK_INT(g[1].n_cut, D - 1);
+        CHECK_INT(g[2].n_in, 0);
+    }
+    g[0] = gang_of(D, 5, -1);
+    insert_gang(&g[0], where);
+    wait_ok();
+    check_gang(&g[0]);
+    stop();
+}
+
+/* An error while a gang has members that wait for the last to be ready. */
+static void test_gangs_fail_forming(void)
+{
+    struct weft_err err;
+    struct gang g = gang_of(2, 3, -1), *p = &g;
+    struct weft_tile *tile;
+    struct weft_tile_id id = {"test", "tile", 0, -1, -1, 0};
+    start(3, 1);
+    REQUIRE_OK(weft_tile_create(rt, &id, WEFT_MEM_SAMPLES, 64, &tile, &err),
+               err);
+    struct weft_access access = {tile, WEFT_READ_WRITE};
+    weft_insert(seq, &weft_cl_block, NULL, 0, &access, 1,
+                &(struct weft_where){.device = 2});
+    weft_insert_gang(seq, 2);
+    weft_insert(seq, &weft_cl_gang, &p, sizeof p, NULL, 0,
+                &(struct weft_where){.device = 0});
+    weft_insert(seq, &weft_cl_gang, &p, sizeof p, &access, 1,
+                &(struct weft_where){.device = 1});
+    weft_insert(seq, &weft_cl_fail, NULL, 0, NULL, 0,
+                &(struct weft_where){.device = 1});
+    while (weft_seq_status(seq, &err) == 0)
+        usleep(100);
+    atomic_store(&gate_open, 1);
+    CHECK_INT(weft_seq_wait(seq, &err), WEFT_ENUMERIC);
+    CHECK_INT(g.n_in, 0);
+    weft_tile_release(tile);
+    stop();
+}
+
 WEFT_TESTS("sched/lanes", {"test_positions_order", test_positions_order},
            {"test_positions_lots", test_positions_lots},
            {"test_positions_chains", test_positions_chains},
@@ -349,4 +570,10 @@ WEFT_TESTS("sched/lanes", {"test_positions_order", test_positions_order},
            {"test_any_yields_to_priority", test_any_yields_to_priority},
            {"test_error_opens_gates", test_error_opens_gates},
            {"test_nap_uses_little", test_nap_uses_little},
+           {"test_gangs_meet", test_gangs_meet},
+           {"test_gangs_opposite", test_gangs_opposite},
+           {"test_gangs_random", test_gangs_random},
+           {"test_gangs_positions", test_gangs_positions},
+           {"test_gangs_fail", test_gangs_fail},
+           {"test_gangs_fail_forming", test_gangs_fail_forming},
            {"test_throughput", test_throughput})

@@ -213,6 +213,21 @@ static int32_t keep_temps(struct weft_recording *r,
     return (int32_t) r->n_temps++;
 }
 
+void weft_recording_member(struct weft_recording *r, int32_t member,
+                           int32_t n)
+{
+    const struct weft_rec_temps none = {.message = {0}};
+    weft_assert(n <= WEFT_REC_MEMBERS);
+    if (r->full)
+        return;
+    struct weft_rec_gang gang = {.n_expanded = 1,
+                                 .task = (int32_t) r->n_tasks - 1,
+                                 .temps = keep_temps(r, &none)};
+    weft_recording_gang(r, &gang);
+    r->task[gang.task].member = (uint8_t) member;
+    r->task[gang.task].n_members = (uint8_t) n;
+}
+
 static void add_outside(struct fold *f, struct weft_rec_one *m,
                         struct weft_rec_access a)
 {
