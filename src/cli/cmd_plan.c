@@ -60,6 +60,11 @@ const char weft_help_plan[] =
     "      --cluster FILE      make it for all of a cluster (doc/costs.md)\n"
     "      --compare           simulate all placements there; --svg draws "
     "it\n"
+    "      --batch max         find the largest batch that takes 95 % of a "
+    "device's\n"
+    "                          memory at most, whole (doc/strategies.md); "
+    "with\n"
+    "                          --compare of each placement\n"
     "      --scale A..B        the same on A, 2 A, ... B devices of that "
     "kind\n"
     "      --search            find the plan with the shortest iterations "
@@ -81,7 +86,7 @@ const char weft_help_plan[] =
 
 struct options {
     struct weft_cli_planned plan;
-    const char *output, *explain, *svg, *cluster, *lengths, *scale;
+    const char *output, *explain, *svg, *cluster, *lengths, *scale, *batch;
     const struct weft_costs_file *costs; /* of the cluster; NULL: none */
     bool json, graph, gangs, compare, search;
     /* of the search, the last two in thousands; -1: not given */
@@ -121,12 +126,17 @@ static int draw(const struct weft_plan *plan, const char *path,
     return rc;
 }
 
+/* Whether memory is counted by instructions of tp groups. */
+static bool by_gangs(const struct options *o, const struct weft_plan *plan)
+{
+    return o->gangs || plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES;
+}
+
 /* Predicts what a run of the plan takes, and says so where it is no bound. */
 static int predict(const struct options *o, const struct weft_config *config,
                    struct weft_plan *plan, struct weft_err *err)
 {
-    bool gangs = o->gangs
-              || plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES;
+    bool gangs = by_gangs(o, plan);
     struct weft_g_job job = {plan->n_nodes, plan->n_devices,
                              config->runtime.place == WEFT_PLACE_DEVICE,
                              plan->n_gpus};
@@ -360,8 +370,10 @@ static int compare_all(const struct options *o,
     if (!rc) {
         struct weft_simulate_options s = simulations(o, cluster, &lengths,
                                                      &needs->plan);
-        rc = weft_run_compare(config, &needs->plan, &plan, &s, tell_progress,
-                              out, err);
+        rc = weft_run_compare(config, &needs->plan, &plan, &s,
+                              o->batch ? weft_cluster_device_bytes(cluster)
+                                       : 0,
+                              tell_progress, out, err);
     }
     weft_lengths_release(&lengths);
     weft_plan_release(&plan);
@@ -444,6 +456,30 @@ static int scale(const struct options *o, const struct weft_cluster *cluster,
     return rc;
 }
 
+/* The largest batch of the plan; memory is that batch's then. */
+static int find_batch(const struct options *o,
+                      const struct weft_config *config, double device_bytes,
+                      struct weft_plan *plan, struct weft_err *err)
+{
+    struct weft_largest_batch batch;
+    struct weft_string text = {0};
+    if (!(device_bytes > 0))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--batch needs to know what memory a device has: "
+                            "--cluster FILE, the key 'cluster' or "
+                            "'runtime.gpu_memory_gib'");
+    int rc = weft_run_largest_batch(config, device_bytes, by_gangs(o, plan),
+                                    plan, &batch, err);
+    if (!rc)
+        rc = weft_batch_text(&batch, device_bytes, &text, err);
+    if (!rc && o->json)
+        weft_info("%.*s", (int) text.n - 1, text.data);
+    else if (!rc)
+        printf("%s\n", text.data);
+    weft_string_release(&text);
+    return rc;
+}
+
 /* Makes or checks the plan, and predicts its memory. */
 static int make(const struct options *o, struct weft_config *config,
                 struct weft_plan *out, struct weft_err *err)
@@ -451,7 +487,9 @@ static int make(const struct options *o, struct weft_config *config,
     struct weft_run_needs needs;
     int rc = weft_cli_plan(&o->plan, config, &needs, out, err);
     if (!rc)
-        rc = predict(o, config, out, err);
+        rc = o->batch ? find_batch(o, config,
+                                   (double) needs.plan.device_bytes, out, err)
+                      : predict(o, config, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
     if (!rc) {
@@ -523,7 +561,7 @@ static const char *misuse(const struct options *o, bool config)
         && (config || makes || o->plan.check || o->plan.nodes
             || o->plan.devices || o->plan.gpus || o->graph || o->svg
             || o->gangs || o->cluster || o->compare || o->lengths || o->scale
-            || o->search))
+            || o->search || o->batch))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -556,6 +594,11 @@ static const char *misuse(const struct options *o, bool config)
             || o->json))
         return "--scale prints a table of its own for all placements: leave "
                "out other results, --from and numbers of devices";
+    if (o->batch && strcmp(o->batch, "max") != 0)
+        return "--batch takes 'max'; other batches are keys: "
+               "rollout.prompts, train.batch";
+    if (o->batch && (o->search || o->scale || (o->graph && !o->svg)))
+        return "--batch is for one plan, or with --compare";
     if (o->lengths && !o->compare && !o->search && !o->scale)
         return "--lengths is for --compare, --scale and --search; memory is "
                "for the longest";
@@ -581,6 +624,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "compare", WEFT_CLI_FLAG, &o.compare, 0, 0},
         {0, "lengths", WEFT_CLI_STRING, &o.lengths, 0, 0},
         {0, "scale", WEFT_CLI_STRING, &o.scale, 0, 0},
+        {0, "batch", WEFT_CLI_STRING, &o.batch, 0, 0},
         {0, "search", WEFT_CLI_FLAG, &o.search, 0, 0},
         {0, "seed", WEFT_CLI_INT, &o.seed, 0, INT32_MAX},
         {0, "evaluations", WEFT_CLI_INT, &o.evaluations, 0, INT32_MAX},

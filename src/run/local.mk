@@ -19,6 +19,7 @@ run_sources = \
 	%D%/iteration_times.c \
 	%D%/iteration_train.c \
 	%D%/predict/auto.c %D%/predict/auto.h \
+	%D%/predict/batch.c %D%/predict/batch.h \
 	%D%/predict/compare.c %D%/predict/compare.h \
 	%D%/predict/divided.c %D%/predict/divided.h \
 	%D%/predict/draw.c \

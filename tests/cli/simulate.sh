@@ -151,6 +151,19 @@ expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
     --compare --json
 expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
     --cluster small.yaml
+# The largest batch of a plan is that of its row.
+expect 0 "the largest batch is rollout.prompts=" "$ppo" --nodes 1 \
+    --from openrlhf --cluster small.yaml --batch max
+one=$(sed -n 's/.*prompts=\([0-9]*\).*/\1/p' out)
+expect 0 "  batch  actor_generate" "$ppo" --nodes 1 --compare --batch max \
+    --cluster small.yaml
+[ "$(awk '$1 == "openrlhf" { print $5 }' out)" = "$one" ] ||
+    fail "openrlhf has another batch by itself: $one"
+options=
+expect 1 "needs to know what memory a device has" "$ppo" --devices 2 \
+    --batch max
+expect 2 "batch takes 'max'" "$ppo" --batch 12
+options="--cluster cluster.yaml"
 # Placements by name know what memory the cluster's devices have: half of 0.015
 # GiB is too little for these weights on one.
 "$weft" init --hidden 256 --layers 4 --heads 4 --intermediate 512 \

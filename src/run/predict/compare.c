@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/children.h"
 #include "base/svg.h"
 #include "base/topology.h"
@@ -44,6 +45,7 @@ struct comparing {
     const struct weft_plan_needs *needs;
     const struct weft_plan *own;
     const struct weft_simulate_options *options;
+    double batch_bytes;
     struct weft_compared *row; /* in memory that children share */
 };
 
@@ -69,8 +71,14 @@ static int do_row(void *ctx, int32_t i, struct weft_err *err)
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
     int rc = i > 0 ? make_plan(c, row, &plan, err) : 0;
+    struct weft_plan *p = i > 0 ? &plan : &own;
     if (!rc)
-        rc = simulate(c->config, i > 0 ? &plan : &own, c->options, row, err);
+        rc = simulate(c->config, p, c->options, row, err);
+    if (!rc && c->batch_bytes > 0)
+        rc = weft_run_largest_batch(c->config, c->batch_bytes,
+                                    c->options->gangs, p, &row->batch, err);
+    if (i == 0 && own.memory != c->own->memory)
+        weft_free(own.memory);
     weft_plan_release(&plan);
     return rc ? refuse(row, err) : 0;
 }
@@ -103,6 +111,7 @@ int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
                      const struct weft_simulate_options *options,
+                     double batch_bytes,
                      void (*progress)(int32_t done, int32_t of),
                      struct weft_comparison *out, struct weft_err *err)
 {
@@ -111,9 +120,10 @@ int weft_run_compare(const struct weft_config *config,
                           .needs = needs,
                           .own = own,
                           .options = options,
+                          .batch_bytes = batch_bytes,
                           .row = weft_children_alloc(n, sizeof *c.row)};
     const char *name = "this plan";
-    *out = (struct weft_comparison){.best = -1};
+    *out = (struct weft_comparison){.best = -1, .batches = batch_bytes > 0};
     if (!c.row)
         return weft_err_nomem(err, "a comparison", n * sizeof *c.row);
     for (; name; name = weft_strategy_name(out->n - 1, NULL))
@@ -188,6 +198,7 @@ int weft_compare_text(const struct weft_comparison *c,
 {
     weft_string_addf(out, "%-21s %11s %6s %10s", "placement", "s/iteration",
                      "ratio", "GiB/device");
+    weft_string_add(out, c->batches ? "     batch" : "");
     for (int32_t k = 1; k < flow->n_calls; k++)
         if (weft_flow_placed(flow, k))
             weft_string_addf(out, "  %s", flow->call[k].name);
@@ -204,6 +215,9 @@ int weft_compare_text(const struct weft_comparison *c,
             weft_string_addf(out, "%6.2f", ratio(c, i));
         weft_string_addf(out, " %10.2f",
                          row->simulated.device_bytes / 0x1p30);
+        if (c->batches)
+            weft_string_addf(out, "%10d",
+                             row->batch.n ? (int) row->batch.samples : 0);
         for (int32_t k = 1; k < flow->n_calls; k++)
             if (weft_flow_placed(flow, k))
                 weft_string_addf(out, "  %*.4f",
@@ -243,8 +257,12 @@ int weft_compare_json(const struct weft_comparison *c,
         weft_string_add_number(out, row->simulated.iteration_s);
         weft_string_add(out, ", \"device_bytes\": ");
         weft_string_add_number(out, row->simulated.device_bytes);
-        weft_string_addf(out, ", \"fits\": %s, \"calls_s\": {",
+        weft_string_addf(out, ", \"fits\": %s, ",
                          row->fits ? "true" : "false");
+        if (c->batches)
+            weft_string_addf(out, "\"largest_batch\": %d, ",
+                             row->batch.n ? (int) row->batch.samples : 0);
+        weft_string_add(out, "\"calls_s\": {");
         const char *between = "";
         for (int32_t k = 1; k < flow->n_calls; k++) {
             if (!weft_flow_placed(flow, k))

@@ -4,13 +4,16 @@
 #define WEFT_RUN_PREDICT_COMPARE_H
 
 #include "plan/layout.h"
+#include "run/predict/batch.h"
 #include "run/predict/simulate.h"
 
 struct weft_compared {
     const char *name;
     char asked[80]; /* the strategy, with numbers where it needs some */
     struct weft_simulated simulated;
-    bool fits;      /* its memory fits the devices */
+    bool fits; /* its memory fits the devices */
+    struct weft_largest_batch
+        batch;      /* the largest, where that was asked for */
     char why[1024]; /* why the run cannot have it; "": it can */
 };
 
@@ -20,18 +23,21 @@ struct weft_comparison {
     struct weft_compared row[32];
     int32_t n;
     int32_t best; /* the fastest that fits; -1: none */
+    bool batches; /* the largest batches are known */
 };
 
 /* How many simulations of a job of this size may run at once, each in a process
  * of its own (base/children.h): as many as there are processors and memory. */
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
 
-/* Simulates them on all cores. progress (NULL: none) is called with the number
+/* Simulates them on all cores. batch_bytes: of a device, for the largest batch of
+ * each; 0: these are not wanted. progress (NULL: none) is called with the number
  * of those that are done. Errors: WEFT_ENOMEM; others make a row's `why`. */
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
                      const struct weft_simulate_options *options,
+                     double batch_bytes,
                      void (*progress)(int32_t done, int32_t of),
                      struct weft_comparison *out, struct weft_err *err);
 
