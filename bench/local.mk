@@ -57,6 +57,9 @@ bench-tail: weft$(EXEEXT)
 bench_programs += %D%/papers
 %C%_papers_SOURCES = %D%/papers.c %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
+bench_programs += %D%/papers_flexrlhf
+%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/made.h %D%/check.h
+%C%_papers_flexrlhf_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
@@ -96,13 +99,21 @@ bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
 # Inter-stage fusion, simulated in its paper's setting.
 bench_programs += %D%/fusion
-%C%_fusion_SOURCES = %D%/fusion.c %D%/check.h
+%C%_fusion_SOURCES = %D%/fusion.c %D%/fusion.h %D%/check.h
+bench_programs += %D%/papers_rlhfuse
+%C%_papers_rlhfuse_SOURCES = %D%/papers_rlhfuse.c %D%/fusion.h %D%/check.h
+%C%_papers_rlhfuse_LDADD = $(weft_libs)
 %C%_fusion_LDADD = $(weft_libs)
 bench-fusion: %D%/fusion
 	%D%/fusion $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
-# What papers measured beside what is predicted.
-bench-papers: %D%/papers
-	%D%/papers $(srcdir)/examples/clusters/real_h100.yaml
+# What papers measured beside what is predicted: all, or a paper's.
+bench-papers: bench-papers-flexrlhf bench-papers-rlhfuse bench-papers-real
+bench-papers-real: %D%/papers
+	%D%/papers $(clusters)/real_h100.yaml
+bench-papers-flexrlhf: %D%/papers_flexrlhf
+	%D%/papers_flexrlhf $(clusters)/flexrlhf_a100.yaml
+bench-papers-rlhfuse: %D%/papers_rlhfuse
+	%D%/papers_rlhfuse $(clusters)/rlhfuse_hopper.yaml
 # What the search for plans estimates beside simulations, of plans at random.
 bench_programs += %D%/search
 %C%_search_SOURCES = %D%/search.c %D%/check.h
@@ -114,5 +125,6 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 .PHONY: bench bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
-	bench-layouts bench-papers bench-record bench-schedule bench-search bench-simulate \
+	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
+	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate \
 	bench-tail bench-tail-emulated bench-trust

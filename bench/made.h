@@ -52,8 +52,8 @@ static void made_model(const char *dir, const char *name,
 
 /* File `name` below dir: n prompts of `least` to `most` tokens, which differ
  * from their first ones on: what is common would not be computed again. */
-static inline void made_prompts(const char *dir, const char *name, int n, int least,
-                         int most)
+static inline void made_prompts(const char *dir, const char *name, int n,
+                                int least, int most)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", dir, name);

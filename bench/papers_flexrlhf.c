@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * FlexRLHF's tables I to V beside what Weft's prices make of its placements.
+ *
+ *     bench/papers_flexrlhf examples/clusters/flexrlhf_a100.yaml
+ *
+ * Prompts of 256 tokens and responses of 256, one mini-batch, as the paper says
+ * (section V). Each call is priced by itself on the devices and with the layout
+ * that the strategy gives it (run/predict/price.h), and the calls of a step
+ * follow one another but where devices are others: the paper's step is that of
+ * its algorithms 1 and 2. Models train whole here, and LoRA's adapters (rank 4)
+ * there. So training is priced on one node, whose gradients take little, memory is
+ * without gradients and optimizer state, and products of weight gradients, a third
+ * of training, are too much here.
+ *
+ * What no plan has, and is added by a formula: where ZeRO 3 generates (33B and
+ * 65B, co-located and interleaved), each decode step gathers all weights.
+ * Models of 7B train with ZeRO 2 and generate data parallel, 13B with ZeRO 3 and
+ * tensor parallel in a node (section V-B1). AC-Share, a critic that is a head on
+ * the policy, is no critic at all here.
+ *
+ * Batches are the largest that fit 95 % of a device: weights as they lie, and
+ * what a sample takes, the slope of predicted memory between two batches.
+ *
+ * Two numbers are calibrated, each on one cell of table I, DeepSpeed-Chat on 8
+ * GPUs: layer_us (7B), and the share of links' rates that gathering reaches
+ * (33B).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/made.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "run/predict/batch.h"
+#include "run/predict/price.h"
+#include "run/trainer.h"
+
+enum { N_SIZES = 4, TOKENS = 256, DEVICES = 8 };
+
+static const struct made_size sizes[N_SIZES] = {
+    {"7b", 4096, 32, 32, 32, 11008, 32000},
+    {"13b", 5120, 40, 40, 40, 13824, 32000},
+    {"33b", 6656, 60, 52, 52, 17920, 32000},
+    {"65b", 8192, 80, 64, 64, 22016, 32000}};
+
+enum strategy {
+    CO_LOCATED,
+    INTERLEAVE_1,
+    INTERLEAVE_2,
+    DISAGGREGATED,
+    STANDALONE, /* AC-Share from here on */
+    COEXISTED,
+    INTERLEAVED
+};
+static const char *const name_of[] = {
+    "DeepSpeed-Chat",  "Interleave1",    "Interleave2", "Disaggregated",
+    "trlX standalone", "trlX coexisted", "Interleaving"};
+
+/* Samples per second; 0: none is published, OOM: it did not fit. */
+#define OOM (-1.0)
+struct row {
+    const char *table;
+    int devices;
+    enum strategy strategy;
+    bool keeps; /* activations, without gradient checkpointing */
+    double rate[N_SIZES];
+};
+static const struct row cells[] = {
+    {"I", 8, CO_LOCATED, false, {16.12, 7.32, 0.69, OOM}},
+    {"I", 8, INTERLEAVE_1, false, {17.35, 7.63, 0.69, OOM}},
+    {"I", 16, CO_LOCATED, false, {32.15, 15.35, 0.64, 0.14}},
+    {"I", 16, INTERLEAVE_1, false, {34.7, 15.66, 0.64, 0.14}},
+    {"I", 16, INTERLEAVE_2, false, {18.27, 8.27, 0.97, 0.24}},
+    {"I", 32, CO_LOCATED, false, {61.95, 28.6, 0.93, 0.2}},
+    {"I", 32, INTERLEAVE_1, false, {69.44, 28.54, 0.95, 0.2}},
+    {"II", 32, DISAGGREGATED, false, {0, 0, 4.76, 1.75}},
+    {"II", 128, CO_LOCATED, false, {0, 0, 2.11, 0.55}},
+    {"II", 128, DISAGGREGATED, false, {0, 0, 10.07, 6.8}},
+    {"IV", 8, STANDALONE, true, {6.04, 2.84, 0, 0}},
+    {"IV", 8, COEXISTED, true, {6.2, 2.2, 0, 0}},
+    {"IV", 8, INTERLEAVED, true, {11.17, 2.96, 0, 0}},
+    {"IV", 8, STANDALONE, false, {5.92, 2.87, 0, 0}},
+    {"IV", 8, COEXISTED, false, {6.21, 2.22, 0, 0}},
+    {"IV", 8, INTERLEAVED, false, {27.27, 11.76, 0, 0}},
+    {"V", 16, COEXISTED, false, {7.76, 3.23, 0, 0}},
+    {"V", 16, INTERLEAVED, false, {54.71, 24.63, 0, 0}},
+    {"V", 32, COEXISTED, false, {8.87, 4.24, 0, 0}},
+    {"V", 32, INTERLEAVED, false, {109.18, 46.16, 0, 0}}};
+
+static const char yaml[] = "algorithm: ppo\n"
+                           "run_dir: unset\n"
+                           "iterations: 1\n"
+                           "data: {prompt_tokens: 256}\n"
+                           "reward: [{type: model, model: unset}]\n"
+                           "rollout: {max_new_tokens: 256}\n"
+                           "ppo: {mini_batches: 1}\n"
+                           "numerics: {dtype: bf16}\n"
+                           "runtime: {place: device}\n";
+
+struct bench {
+    char dir[256];
+    struct weft_cluster cluster;
+    double gather_share;             /* of links' rates, calibrated */
+    double sample_bytes[N_SIZES][2]; /* of a device; [1]: keeps activations */
+};
+
+/* tp in a node; 52 heads are cut in four at the most. */
+static int node_tp(int size)
+{
+    return sizes[size].heads % DEVICES ? 4 : DEVICES;
+}
+
+enum { GENERATE, REWARD, REFERENCE, CRITIC, TRAIN, TRAIN_CRITIC, N_CALLS };
+static const char *const call_name[N_CALLS] = {
+    "actor_generate", "reward_infer", "ref_infer",
+    "critic_infer",   "actor_train",  "critic_train"};
+
+static double weight_bytes(int size)
+{
+    const struct made_size *s = &sizes[size];
+    double h = s->hidden, layer = 4 * h * h + 3 * h * s->intermediate;
+    return 2 * (s->layers * layer + 2 * h * s->vocab);
+}
+
+/* The configuration of a batch on so many nodes. */
+static void read_config(const struct bench *b, int size, int samples,
+                        int groups, bool keeps, struct weft_config *out)
+{
+    char path[600], word[7][700];
+    const char *words[7];
+    const char *name = sizes[size].name;
+    snprintf(path, sizeof path, "%s/run.yaml", b->dir);
+    snprintf(word[0], sizeof word[0], "model.actor=%s/%s", b->dir, name);
+    snprintf(word[1], sizeof word[1], "model.reference=%s/%s", b->dir, name);
+    snprintf(word[2], sizeof word[2], "model.critic=%s/%s", b->dir, name);
+    snprintf(word[3], sizeof word[3],
+             "reward=[{type: model, model: \"%s/%s-reward\"}]", b->dir, name);
+    snprintf(word[4], sizeof word[4], "rollout.prompts=%d", samples);
+    snprintf(word[5], sizeof word[5], "numerics.gradient_groups=%d", groups);
+    snprintf(word[6], sizeof word[6], "train.recompute=%s",
+             keeps ? "false" : "true");
+    for (int i = 0; i < 7; i++)
+        words[i] = word[i];
+    CHECK(weft_run_config_read(path, 7, words, out, &err));
+    weft_batch_set(out, samples);
+}
+
+/* ---- Seconds ------------------------------------------------------------ */
+
+/* What a call has: devices from the first on, tp, ZeRO. */
+struct layout {
+    int devices, tp, zero;
+};
+
+static double price(const struct bench *b, int size, int call,
+                    const struct layout *l, int samples, bool keeps)
+{
+    const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
+    struct weft_cluster cluster = b->cluster;
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_pricer *pricer;
+    struct weft_priced priced[WEFT_MAX_CALLS] = {{0}};
+    const struct weft_simulate_options how = {.cluster = &cluster,
+                                              .lengths = &lengths,
+                                              .iterations = 3,
+                                              .gangs = true};
+    int dp = l->devices / l->tp, groups = 1;
+    while (groups < dp)
+        groups *= 2;
+    cluster.kind[0].inside.bytes_per_s *= l->tp; /* as in bench/papers.c */
+    read_config(b, size, samples, groups, keeps, &config);
+    CHECK(weft_run_needs_read(&config, 16, DEVICES, 0, &needs, &err));
+    CHECK(
+        weft_pricer_create(&config, &needs.plan, &how, false, &pricer, &err));
+    int32_t at = weft_flow_find_call(&needs.flow, call_name[call]);
+    bool trains = weft_flow_trains(&needs.flow, at);
+    int nodes = l->devices > DEVICES ? l->devices / DEVICES : 1;
+    const struct weft_call_plan plan = {
+        .mesh = {0, nodes, 0, l->devices / nodes},
+        .dp = dp,
+        .tp = l->tp,
+        .pp = 1,
+        .zero = trains && dp > 1 ? l->zero : 0,
+        .recompute = trains && !keeps};
+    CHECK(weft_pricer_price(pricer, &plan, 1u << at, priced, &err));
+    weft_pricer_free(pricer);
+    weft_config_release(&config);
+    return priced[at].seconds;
+}
+
+/* All weights to all devices, TOKENS times: inside a node over its links, and
+ * into each node over its rails, once. */
+static double gathers(const struct bench *b, int size, int devices)
+{
+    const struct weft_node_kind *kind = &b->cluster.kind[0];
+    int nodes = devices > DEVICES ? devices / DEVICES : 1;
+    double w = weight_bytes(size), inside = w * (DEVICES - 1) / DEVICES;
+    double s = inside / kind->inside.bytes_per_s
+             + w * (nodes - 1) / nodes
+                   / (kind->n_rails * kind->rail.bytes_per_s);
+    return TOKENS * s / b->gather_share;
+}
+
+/* Training on several nodes, without gradients: as on one of them, and with ZeRO
+ * 3 all weights are gathered in the forward pass and in the backward one. */
+static double train(const struct bench *b, int size, int call,
+                    const struct layout *l, int samples, bool keeps)
+{
+    struct layout one = *l;
+    if (l->tp > 1 || l->devices <= DEVICES)
+        return price(b, size, call, l, samples, keeps);
+    one.devices = DEVICES;
+    return price(b, size, call, &one, samples * DEVICES / l->devices, keeps)
+         + (l->zero == 3 ? 2 * gathers(b, size, l->devices) / TOKENS : 0);
+}
+
+struct step {
+    int samples;
+    double seconds, generation, gathered;
+};
+
+/* A step of algorithm 1 or 2 with the layouts at the top. */
+static struct step play(const struct bench *b, const struct row *row,
+                        int size, int samples)
+{
+    int n = row->devices, zero = size == 0 ? 2 : 3;
+    enum strategy s = row->strategy;
+    bool by_zero = size >= 2 && s != DISAGGREGATED;
+    bool shared = s >= STANDALONE, two = s == INTERLEAVE_2;
+    int trains = s == DISAGGREGATED ? n / 4 : two ? n / 2 : n;
+    int generates = s == DISAGGREGATED ? n == 128 ? 24 : n / 2 : trains;
+    int infers = s == DISAGGREGATED ? n / 4 : two ? n / 2 : n;
+    int frozen = s == INTERLEAVE_1 || s == INTERLEAVED ? n / 2 : infers;
+    bool alone = s == STANDALONE || s == COEXISTED;
+    int tp = s == DISAGGREGATED ? node_tp(size) : 1;
+    struct layout of[N_CALLS] = {
+        {generates, size == 1 && !shared ? node_tp(size) : tp, 0},
+        {alone ? 1 : frozen, alone ? 1 : tp, 0},
+        {frozen, tp, 0},
+        {infers, tp, 0},
+        {trains, tp, zero},
+        {trains, tp, zero}};
+    struct step step = {.samples = samples};
+    double t[N_CALLS] = {0};
+    for (int c = 0; c < N_CALLS; c++)
+        if (!shared || (c != CRITIC && c != TRAIN_CRITIC))
+            t[c] = (c < TRAIN ? price : train)(b, size, c, &of[c], samples,
+                                               row->keeps);
+    step.gathered = by_zero ? gathers(b, size, generates) : 0;
+    if (s == STANDALONE) { /* the others have one device less */
+        t[GENERATE] *= n / (n - 1.0);
+        t[REFERENCE] *= n / (n - 1.0);
+        t[TRAIN] *= n / (n - 1.0);
+    }
+    step.generation = t[GENERATE] + step.gathered;
+    double infer = frozen < infers ? fmax(t[REFERENCE], t[REWARD]) + t[CRITIC]
+                 : two             ? fmax(t[REWARD], t[REFERENCE] + t[CRITIC])
+                                   : t[REWARD] + t[REFERENCE] + t[CRITIC];
+    double train = two ? fmax(t[TRAIN], t[TRAIN_CRITIC])
+                       : t[TRAIN] + t[TRAIN_CRITIC];
+    step.seconds = step.generation + infer + train;
+    return step;
+}
+
+/* ---- Memory ------------------------------------------------------------- */
+
+/* Bytes of a sample on a device, without gradients and optimizer state: between
+ * 2 and 4 samples of each of 8 replicas. */
+static double slope(const struct bench *b, int size, bool keeps)
+{
+    const struct weft_g_job job = {
+        .n_ranks = 1, .n_devices = DEVICES, .place_per_device = true};
+    double bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct weft_config config;
+        struct weft_run_needs needs;
+        struct weft_plan plan;
+        int each = 2 << i;
+        read_config(b, size, each * DEVICES, DEVICES, keeps, &config);
+        CHECK(weft_run_needs_read(&config, 1, DEVICES, 0, &needs, &err));
+        CHECK(weft_run_plan(&config, &needs.plan, &plan, &err));
+        CHECK(weft_trainer_predict(&config, &job, false, &plan, &err));
+        const int64_t *m = plan.memory[0];
+        bytes[i] = (double) (m[WEFT_MEM_KV] + m[WEFT_MEM_ACTIVATIONS]
+                             + m[WEFT_MEM_SAMPLES]);
+        weft_plan_release(&plan);
+        weft_config_release(&config);
+    }
+    return (bytes[1] - bytes[0]) / 2;
+}
+
+/* Weights of the device that has most: whole with ZeRO 2 and with AC-Share, else
+ * over the devices of each call, and two layers that are gathered. */
+static double weights(const struct row *row, int size)
+{
+    static const double whole[] = {4, 3, 2, 0, 2, 3, 2};
+    double w = weight_bytes(size), n = row->devices;
+    double layers = 2 * w / sizes[size].layers;
+    if (row->strategy == DISAGGREGATED)
+        return 3 * w / node_tp(size); /* what infers, tp in a node */
+    if (size == 0 || row->strategy >= STANDALONE)
+        return whole[row->strategy] * w;
+    return 4 * w / n + layers; /* halves have half of the models each */
+}
+
+/* Samples of a device or, tensor parallel, of a tp group. */
+static int largest_batch(const struct bench *b, const struct row *row,
+                         int size)
+{
+    double room = WEFT_BATCH_SHARE * b->cluster.kind[0].memory_bytes
+                - weights(row, size);
+    double each = b->sample_bytes[size][row->keeps];
+    if (row->strategy == DISAGGREGATED)
+        each /= node_tp(size);
+    return room < each ? 0 : (int) (room / each);
+}
+
+static int samples_of(const struct row *row, int size, int batch)
+{
+    return row->strategy == DISAGGREGATED
+             ? batch * (row->devices / 4 / node_tp(size))
+         : row->strategy == INTERLEAVE_2 ? batch * row->devices / 2
+                                         : batch * row->devices;
+}
+
+/* ---- Calibration -------------------------------------------------------- */
+
+static void calibrate(struct bench *b)
+{
+    const struct row *row = &cells[0];
+    double *layer_s = &b->cluster.kind[0].layer_s, file_s = *layer_s;
+    int n = samples_of(row, 0, largest_batch(b, row, 0));
+    double want = n / row->rate[0], at[2];
+    b->gather_share = 1;
+    for (int i = 0; i < 2; i++) {
+        *layer_s = file_s + i * 1e-4;
+        at[i] = play(b, row, 0, n).seconds;
+    }
+    *layer_s = fmax(0, file_s + 1e-4 * (want - at[0]) / (at[1] - at[0]));
+    n = samples_of(row, 2, largest_batch(b, row, 2));
+    struct step step = play(b, row, 2, n);
+    b->gather_share = step.gathered
+                    / (n / row->rate[2] - step.seconds + step.gathered);
+    printf("calibrated on two cells of DeepSpeed-Chat on 8 GPUs: layer_us "
+           "%.0f (the file has %.0f; 7B), gathers reach %.3f of links (33B)"
+           "\n\n",
+           1e6 * *layer_s, 1e6 * file_s, b->gather_share);
+}
+
+/* ---- Tables ------------------------------------------------------------- */
+
+struct got {
+    int batch;
+    struct step step;
+    double rate; /* 0: it does not fit, or is not published */
+};
+
+static double share(const struct got *g)
+{
+    return 100 * g->step.generation / g->step.seconds;
+}
+
+static void print_cell(const struct row *row, int size, const struct got *g)
+{
+    double want = row->rate[size];
+    bool fitted = row == cells && (size == 0 || size == 2);
+    char published[20];
+    snprintf(published, sizeof published, want < 0 ? "OOM" : "%.2f", want);
+    printf("%-4s %4d %-15s %-4s%s %9s ", row->table, row->devices,
+           name_of[row->strategy], sizes[size].name,
+           row->keeps ? " keeps" : "      ", published);
+    if (g->rate > 0)
+        printf("%9.2f %7.0f%% %6d %6d %6.1f %5.0f%%%s", g->rate,
+               want > 0 ? 100 * (g->rate / want - 1) : INFINITY, g->batch,
+               g->step.samples, g->step.seconds, share(g),
+               fitted ? " calibrated" : "");
+    else
+        printf("%9s", "OOM");
+    bool doubted = row->devices == 16 && size == 2
+                && row->strategy == CO_LOCATED;
+    printf("%s\n", doubted ? " flagged: slower than on 8" : "");
+    fflush(stdout);
+}
+
+/* Pairs of strategies that have the same devices and size and differ by more
+ * than 2 % as published: how many are predicted in the same order. */
+static void print_order(struct got got[][N_SIZES])
+{
+    int n = 0, kept = 0;
+    for (size_t i = 0; i < WEFT_COUNT(cells); i++)
+        for (size_t j = 0; j < i; j++)
+            for (int k = 0; k < N_SIZES; k++) {
+                const struct row *a = &cells[i], *b = &cells[j];
+                double x = a->rate[k], y = b->rate[k];
+                if (a->devices != b->devices || a->keeps != b->keeps
+                    || (a->strategy < STANDALONE)
+                           != (b->strategy < STANDALONE)
+                    || x <= 0 || y <= 0 || fabs(x / y - 1) < 0.02)
+                    continue;
+                bool same = (x > y) == (got[i][k].rate > got[j][k].rate);
+                n++;
+                kept += same;
+                if (!same)
+                    printf("another order: %s, %s on %d: %.2f and %.2f "
+                           "published, %.2f and %.2f predicted\n",
+                           sizes[k].name, name_of[a->strategy], a->devices, x,
+                           y, got[i][k].rate, got[j][k].rate);
+            }
+    printf("order of strategies: %d of %d pairs as published\n", kept, n);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+/* A step of four models on all devices, each call with its fastest tp. */
+static void print_more(const struct bench *b, struct got got[][N_SIZES])
+{
+    printf(
+        "\nwhat plans could have that the paper's systems had not: 16 GPUs, "
+        "every call on all\nof them with its fastest tp, samples/s\n");
+    for (int k = 0; k < N_SIZES; k++) {
+        double seconds = 0, most = 0;
+        int n = got[2][k].step.samples;
+        printf("%-4s", sizes[k].name);
+        for (int c = 0; c < N_CALLS && n > 0; c++) {
+            double best = INFINITY;
+            int at = 1;
+            for (int tp = 1; tp <= node_tp(k); tp *= 2) {
+                const struct layout l = {16, tp, k ? 3 : 2};
+                double s = (c < TRAIN ? price : train)(b, k, c, &l, n, false);
+                at = s < best ? tp : at;
+                best = fmin(best, s);
+            }
+            printf(" %s tp%d", call_name[c], at);
+            seconds += best;
+        }
+        for (int i = 2; i < 5; i++)
+            most = fmax(most, got[i][k].rate);
+        printf(": %.2f, %.2f times the best of table I\n", n / seconds,
+               n / seconds / most);
+    }
+}
+
+static void make_files(struct bench *b)
+{
+    char path[600];
+    snprintf(b->dir, sizeof b->dir, "%s/weft-papers-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (!mkdtemp(b->dir)) {
+        perror("papers_flexrlhf");
+        exit(1);
+    }
+    for (int i = 0; i < N_SIZES; i++) {
+        snprintf(path, sizeof path, "%s-reward", sizes[i].name);
+        made_model(b->dir, sizes[i].name, &sizes[i], false);
+        made_model(b->dir, path, &sizes[i], true);
+    }
+    snprintf(path, sizeof path, "%s/run.yaml", b->dir);
+    CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    static struct got got[WEFT_COUNT(cells)][N_SIZES];
+    double error[WEFT_COUNT(cells) * N_SIZES];
+    int n = 0;
+    if (argc != 2) {
+        fprintf(stderr, "usage: papers_flexrlhf CLUSTER.yaml\n");
+        return 2;
+    }
+    CHECK(weft_cluster_read(argv[1], &b.cluster, &err));
+    make_files(&b);
+    for (int k = 0; k < N_SIZES; k++)
+        for (int keeps = 0; keeps < (k < 2 ? 2 : 1); keeps++) {
+            b.sample_bytes[k][keeps] = slope(&b, k, keeps);
+            printf("%s: a sample takes %.3f GiB of a device%s\n",
+                   sizes[k].name, b.sample_bytes[k][keeps] / 0x1p30,
+                   keeps ? ", activations kept" : "");
+            fflush(stdout);
+        }
+    calibrate(&b);
+    printf("FlexRLHF    %-32s published predicted   error  batch samples  "
+           "step  gen\n",
+           "");
+    for (size_t i = 0; i < WEFT_COUNT(cells); i++)
+        for (int k = 0; k < N_SIZES; k++) {
+            const struct row *row = &cells[i];
+            struct got *g = &got[i][k];
+            if (!(fabs(row->rate[k]) > 0))
+                continue;
+            g->batch = largest_batch(&b, row, k);
+            if (g->batch > 0) {
+                g->step = play(&b, row, k, samples_of(row, k, g->batch));
+                g->rate = g->step.samples / g->step.seconds;
+            }
+            print_cell(row, k, g);
+            if (row->rate[k] > 0 && g->rate > 0
+                && !(i == 0 && (k == 0 || k == 2)))
+                error[n++] = fabs(g->rate / row->rate[k] - 1);
+        }
+    qsort(error, (size_t) n, sizeof *error, by_size);
+    printf("\nmedian error %.0f %%, largest %.0f %% (of %d cells)\n",
+           100 * error[n / 2], 100 * error[n - 1], n);
+    print_order(got);
+    printf("largest batch of a device, 7B on 8: %d and %d, %.2f times; "
+           "published 24 and 36, 1.5\n",
+           got[0][0].batch, got[1][0].batch,
+           (double) got[1][0].batch / got[0][0].batch);
+    printf(
+        "generation's part of a step: 33B on 32, DeepSpeed-Chat %.0f %% and "
+        "Disaggregated %.0f %%, published\n93.31 and 56; 7B, AC-Share on "
+        "16, Interleaving %.0f %%, published 34.83\n",
+        share(&got[5][2]), share(&got[7][2]), share(&got[17][0]));
+    printf("13B, AC-Share: %d and %d; published 2 and 50\n", got[14][1].batch,
+           got[15][1].batch);
+    print_more(&b, got);
+    weft_dir_remove(b.dir, NULL);
+    return 0;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RLHFuse's iteration (section 7, figures 7 and 8) beside what its plans take by
+ * Weft's prices: generation and inference one after the other and fused
+ * (bench/fusion.h), training by serial 1F1B and by the fused schedule that the
+ * search finds, and DeepSpeed-Chat.
+ *
+ *     bench/papers_rlhfuse examples/clusters/rlhfuse_hopper.yaml
+ *
+ * Nothing is calibrated. A mini-batch has 64 samples, each a micro-batch, of the
+ * mean length of the iteration; a stage has 8 GPUs and its model's layers in
+ * even parts, and a backward pass takes twice the forward one. Stages are those
+ * of table 3: 8 and 4 (33B and 13B), 16 and 8 (65B and 33B). The paper's other
+ * overheads, below 3 %, are left out of both sides.
+ *
+ * DeepSpeed-Chat generates tensor parallel in a node, and trains mini-batches
+ * of 256 with ZeRO 3 on all GPUs: a sample each, and weights pass each node's
+ * rails three times, to be gathered forwards and backwards and as gradients.
+ * ReaL's own plan is not here: its search on 256 GPUs is not priced in minutes.
+ */
+#include "base/alloc.h"
+#include "bench/fusion.h"
+#include "schedule/schedule.h"
+
+enum { GPUS = 8, MINI_BATCH = 64, LARGE_MINI_BATCH = 256, ALL_GPUS = 256 };
+
+static int stages_of(int size)
+{
+    static const int stages[] = {4, 8, 16}; /* 13B, 33B, 65B */
+    return stages[size];
+}
+
+/* Seconds of a forward pass of a sample through a whole model, on tp GPUs. */
+static double forward_s(int size, int32_t tp, double tokens,
+                        const struct weft_cluster *cluster)
+{
+    struct model m;
+    struct weft_shape shape;
+    const struct weft_work_rows rows = {(int32_t) tokens, (int32_t) tokens,
+                                        (int64_t) (tokens * tokens / 2), 0};
+    shape_of(&sizes[size], &shape);
+    int32_t most = tp < shape.n_blocks ? tp : shape.n_blocks;
+    open_model(&m, &sizes[size], most, true, cluster);
+    double s = pass_s(&m, &rows) * most / tp;
+    close_model(&m);
+    return s;
+}
+
+static double *fill(int n, double value)
+{
+    double *x = weft_alloc((size_t) n, sizeof *x);
+    for (int i = 0; x && i < n; i++)
+        x[i] = value;
+    return x;
+}
+
+struct trained {
+    double serial_s, fused_s; /* of an iteration */
+};
+
+/* All mini-batches of the actor and the critic. */
+static struct trained train(const struct setting *s, double tokens,
+                            const struct weft_cluster *cluster)
+{
+    int size[2] = {s->actor, s->critic};
+    int n = stages_of(size[0]) > stages_of(size[1]) ? stages_of(size[0])
+                                                    : stages_of(size[1]);
+    int groups = ALL_GPUS / (n * GPUS);
+    struct weft_schedule_model model[2];
+    struct weft_schedule_problem p = {
+        .n_devices = n, .n_models = 2, .model = model, .mini_batches = 1};
+    struct weft_schedule serial = {.n_devices = 0};
+    struct weft_schedule_result r;
+    const struct weft_schedule_options o = {
+        .seed = 1, .evaluations = 300000, .n_restarts = 2, .n_threads = 1};
+    for (int i = 0; i < 2; i++) {
+        int stages = stages_of(size[i]), k = n / stages;
+        int micro = MINI_BATCH / groups / k;
+        double f = forward_s(size[i], GPUS, tokens, cluster) / stages;
+        model[i] = (struct weft_schedule_model){
+            .name = i ? (char *) "critic" : (char *) "actor",
+            .pipelines = k,
+            .stages = stages,
+            .chunks = 1,
+            .micro_batches = micro,
+            .up = i == 1,
+            .forward = fill(micro * stages, f),
+            .backward = fill(micro * stages, 2 * f),
+            .activation = fill(micro * stages, 1)};
+    }
+    CHECK(weft_schedule_baseline(&p, WEFT_SCHEDULE_SERIAL, &serial, &err));
+    CHECK(weft_schedule_search(&p, &o, &r, &err));
+    const int steps = SAMPLES / MINI_BATCH;
+    struct trained out = {steps * serial.makespan,
+                          steps * r.schedule.makespan};
+    weft_schedule_release(&serial);
+    weft_schedule_release(&r.schedule);
+    for (int i = 0; i < 2; i++) {
+        weft_free(model[i].forward);
+        weft_free(model[i].backward);
+        weft_free(model[i].activation);
+    }
+    return out;
+}
+
+/* ZeRO 3 on all GPUs. */
+static double train_zero_s(int size, double tokens,
+                           const struct weft_cluster *cluster)
+{
+    const struct weft_node_kind *kind = &cluster->kind[0];
+    struct weft_shape shape;
+    shape_of(&sizes[size], &shape);
+    double bytes = 2.0 * (double) weft_shape_n_params(&shape);
+    double gathered = 3 * bytes / (kind->n_rails * kind->rail.bytes_per_s);
+    double work = 3 * forward_s(size, 1, tokens, cluster);
+    return SAMPLES / LARGE_MINI_BATCH * (work > gathered ? work : gathered);
+}
+
+/* Generation tensor parallel in a node, and inference after it. */
+static double base_in_node_s(const struct setting *of,
+                             const struct weft_cluster *cluster)
+{
+    static struct setting s;
+    static struct instance in;
+    struct weft_overlapped out;
+    struct weft_shape shape;
+    double load_s[N_MODELS];
+    s = *of;
+    shape_of(&sizes[s.actor], &shape);
+    open_instance(&in, &s, shape.n_blocks < GPUS ? shape.n_blocks : GPUS,
+                  cluster);
+    set_memory(&s, &in, cluster, load_s);
+    set_jobs(&s, &in, cluster, load_s);
+    double seconds = simulate(&s.job[PAST], true, 0, 0, &out);
+    close_instance(&in);
+    return seconds;
+}
+
+static void print_row(struct setting *s, const struct weft_cluster *cluster,
+                      double least[3], double most[3])
+{
+    const struct weft_overlap_job *job = &s->job[PAST];
+    struct weft_overlap_when when;
+    struct weft_overlapped out;
+    double tokens = PROMPT;
+    for (int k = 0; k < SAMPLES; k++)
+        tokens += (double) job->sample[k].length / SAMPLES;
+    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
+    double serial = simulate(job, true, 0, 0, &out);
+    double fused = simulate(job, false, when.share, when.instances, &out);
+    struct trained t = train(s, tokens, cluster);
+    double chat = base_in_node_s(s, cluster)
+                + train_zero_s(s->actor, tokens, cluster)
+                + train_zero_s(s->critic, tokens, cluster);
+    double all = fused + t.fused_s;
+    double ratio[3] = {t.serial_s / t.fused_s, (serial + t.serial_s) / all,
+                       chat / all};
+    printf("%s/%s %5d %7.2f %7.2f %5.2f %7.2f %7.2f %5.2f %7.2f %5.2f %7.2f "
+           "%5.2f\n",
+           sizes[s->actor].name, sizes[s->critic].name, s->most, serial,
+           fused, serial / fused, t.serial_s, t.fused_s, ratio[0],
+           serial + t.serial_s, ratio[1], chat, ratio[2]);
+    fflush(stdout);
+    for (int i = 0; i < 3; i++) {
+        least[i] = fmin(least[i], ratio[i]);
+        most[i] = fmax(most[i], ratio[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct setting s;
+    static struct instance in;
+    static const char *const what[] = {
+        "training, base over fused: published 1.2 to 1.3",
+        "iteration, base over fused: published 1.2 to 1.4",
+        "iteration, DeepSpeed-Chat over fused: published 2.5 to 3.7"};
+    double least[3] = {INFINITY, INFINITY, INFINITY}, most[3] = {0};
+    struct weft_cluster cluster;
+    if (argc != 2) {
+        fprintf(stderr, "usage: papers_rlhfuse CLUSTER.yaml\n");
+        return 2;
+    }
+    CHECK(weft_cluster_read(argv[1], &cluster, &err));
+    printf("RLHFuse: seconds of generation and inference, of training and of "
+           "an iteration,\nbase and fused, and DeepSpeed-Chat's over fused\n"
+           "actor/critic max gen+inf   fused         train   fused        "
+           "whole        DS-Chat\n");
+    for (size_t i = 0; i < WEFT_COUNT(longest); i++)
+        for (size_t p = 0; p < WEFT_COUNT(pairs); p++) {
+            set_up(&s, &in, p, longest[i], tails[1].sigma, &cluster);
+            print_row(&s, &cluster, least, most);
+            close_instance(&in);
+        }
+    printf("\n");
+    for (int i = 0; i < 3; i++)
+        printf("%s; predicted %.2f to %.2f\n", what[i], least[i], most[i]);
+    return 0;
+}
