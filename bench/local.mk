@@ -93,6 +93,10 @@ bench_programs += %D%/speed
 EXTRA_DIST += %D%/trust.sh
 bench-trust: %D%/speed weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/trust.sh $(TRUST)
+# The plan that is found on this machine beside those with names.
+EXTRA_DIST += %D%/auto.sh
+bench-auto: weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/auto.sh $(AUTO)
 # A step of GRPO beside TRL's.
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
@@ -124,7 +128,7 @@ bench-search: %D%/search
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
-.PHONY: bench bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
+.PHONY: bench bench-auto bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate \
 	bench-tail bench-tail-emulated bench-trust

@@ -154,7 +154,7 @@ expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
 # The largest batch of a plan is that of its row.
 expect 0 "the largest batch is rollout.prompts=" "$ppo" --nodes 1 \
     --from openrlhf --cluster small.yaml --batch max
-one=$(sed -n 's/.*prompts=\([0-9]*\).*/\1/p' out)
+one=$(sed -n 's/.*: \([0-9]*\) samples an .*/\1/p' out)
 expect 0 "  batch  actor_generate" "$ppo" --nodes 1 --compare --batch max \
     --cluster small.yaml
 [ "$(awk '$1 == "openrlhf" { print $5 }' out)" = "$one" ] ||
