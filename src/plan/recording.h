@@ -66,8 +66,8 @@ static inline bool weft_rec_is_early(int when)
 struct weft_rec_work {
     float flop, bytes, n_keys;
     int32_t n_rows;
-    uint16_t n_steps; /* 1 or more */
-    uint16_t shape;   /* number in weft_recording.shape; 0: of no model */
+    uint16_t n_steps;  /* 1 or more */
+    uint16_t shape;    /* number in weft_recording.shape; 0: of no model */
     uint16_t n_layers; /* of all steps */
 };
 
@@ -256,8 +256,8 @@ void weft_recording_member(struct weft_recording *r, int32_t member,
 void weft_recording_gang(struct weft_recording *r,
                          const struct weft_rec_gang *gang);
 /* What is said of a task that is a gang's; NULL: it is none. */
-const struct weft_rec_gang *
-weft_recording_gang_of(const struct weft_recording *r, int64_t task);
+const struct weft_rec_gang *weft_recording_gang_of(
+    const struct weft_recording *r, int64_t task);
 
 /* Of the parts of this: makes room for n elements more of `size` bytes in an
  * array (a pointer to its pointer) with so many used; false when there is no

@@ -77,8 +77,8 @@ struct weft_trainer {
     int32_t max_prompt;
     bool warned_cut; /* that a conversation does not begin with its prompt */
 
-    int32_t end; /* id that SFT appends to a plain response */
-    struct weft_stops stops;                    /* what ends a response */
+    int32_t end;             /* id that SFT appends to a plain response */
+    struct weft_stops stops; /* what ends a response */
     struct weft_g_generate gen[WEFT_MAX_CALLS]; /* of calls that generate */
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
@@ -106,7 +106,7 @@ struct weft_trainer {
     struct weft_ahead
         *ahead; /* its samples, from a checkpoint (run/ahead.h); NULL: none */
 
-    struct weft_known *known; /* costs (run/predict/known.h); NULL: none */
+    struct weft_known *known;    /* costs (run/predict/known.h); NULL: none */
     struct weft_lengths lengths; /* rollout.lengths; else the most */
     struct weft_tail
         *tail; /* when samples move (run/tail.h); NULL: nothing is chosen */

@@ -169,8 +169,8 @@ static void run_members(const struct device *d, const struct fixture *f,
         shared[i] = (struct weft_k_shared){m[i].range, m[i].shared};
         for (int j = 0; j < 2; j++)
             head_norm[j * n + i] = (struct weft_k_part){
-                m[i].range, m[i].head_norms
-                                + j * head_norms_floats(s, m[i].range, rows)};
+                m[i].range,
+                m[i].head_norms + j * head_norms_floats(s, m[i].range, rows)};
         weft_k_attention_forward_cuda(0, s, m[i].range, &d->w, 0, b, NULL, x,
                                       m[i].saved, m[i].roots, m[i].scratch);
     }
@@ -316,8 +316,8 @@ static void one_kind(size_t kind, enum weft_dtype dtype)
         run_members(&d, &f, &all.b, members, x_, o.y, o.dx);
         CHECK(dev_same(o.y, y, bytes));
         CHECK(dev_same(o.dx, dx, bytes));
-        CHECK(dev_same(d.grad_norms, f.grad_norms,
-                       f.n_norms * sizeof(float)));
+        CHECK(
+            dev_same(d.grad_norms, f.grad_norms, f.n_norms * sizeof(float)));
     }
     device_release(&d, &f);
     fixture_release(&f);

@@ -301,8 +301,7 @@ static void test_memory_stale(void)
 {
     static const char *const words[][3] = {
         {"runtime.devices=1"},
-        {"runtime.devices=4", "layout=disaggregated",
-         "runtime.place=device"},
+        {"runtime.devices=4", "layout=disaggregated", "runtime.place=device"},
         {"runtime.devices=4", "layout=dp2pp2,zero=2",
          "runtime.place=device"}};
     for (size_t i = 0; i < WEFT_COUNT(words); i++) {
