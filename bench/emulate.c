@@ -15,6 +15,8 @@
  *     --layouts    layouts on up to 32 devices (the default)
  *     --completed  training when all samples are complete and when a
  *                  mini-batch's own are (train.as_completed)
+ *     --speeds     the second half of the devices is half as fast: replicas
+ *                  that are all given as much, and by their speed
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +57,18 @@ static const struct row completed[] = {{"disaggregated", 4, {WHOLE}},
                                        {"disaggregated", 8, {WHOLE}},
                                        {"disaggregated", 8, {EARLY}}};
 
+/* With a place per device, so that no task may choose another. */
+#define APART "runtime.place=device", "numerics.gradient_groups=16"
+static const struct row speeds[] = {
+    {"dp2", 2, {APART}},
+    {"dp2,shares=2:1", 2, {APART}},
+    {"dp4", 4, {APART}},
+    {"dp4,shares=2:2:1:1", 4, {APART}},
+    {"dp2tp2,zero=1", 4, {APART}},
+    {"dp2tp2,zero=1,shares=2:1", 4, {APART}},
+    {"dp8", 8, {APART}},
+    {"dp8,shares=2:2:2:2:1:1:1:1", 8, {APART}}};
+
 static const struct group {
     const char *name;
     const struct row *row;
@@ -62,9 +76,12 @@ static const struct group {
     int32_t iterations;
     const char *lengths; /* as weft_lengths_read() */
     bool pairs;
-} groups[] = {{"--layouts", layouts, WEFT_COUNT(layouts), 1, NULL, false},
-              {"--completed", completed, WEFT_COUNT(completed), 2,
-               "lognormal:10:0.8", true}};
+    double slow; /* what tasks take on the second half of the devices */
+} groups[] = {
+    {"--layouts", layouts, WEFT_COUNT(layouts), 1, NULL, false, 1},
+    {"--completed", completed, WEFT_COUNT(completed), 2, "lognormal:10:0.8",
+     true, 1},
+    {"--speeds", speeds, WEFT_COUNT(speeds), 1, "fixed:12", true, 2}};
 
 /* Tasks take this much at least: to wake up and to sleep takes a tenth of a
  * millisecond. */
@@ -72,14 +89,24 @@ static const double least_s = 2e-3;
 
 /* ---- What tasks take ---------------------------------------------------- */
 
+static struct {
+    int32_t n_devices;
+    bool apart; /* each device has a place */
+    double slow;
+} now; /* the row */
+
 static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
                       int32_t device)
 {
     const struct weft_rec_work *w = &r->task[task].work;
+    if (device < 0 && now.apart)
+        device = r->task[task].place;
+    bool second = device >= (now.n_devices + 1) / 2;
     (void) ctx;
-    return device < 0
-             ? 0
-             : least_s + 1e-9 * (double) w->flop + 1e-8 * (double) w->bytes;
+    return device < 0 ? 0
+                      : (second ? now.slow : 1)
+                            * (least_s + 1e-9 * (double) w->flop
+                               + 1e-8 * (double) w->bytes);
 }
 
 static void message(void *ctx, const struct weft_recording *r, int64_t task,
@@ -150,9 +177,12 @@ static double simulate(const struct weft_recording *r, int32_t n_devices,
                        struct weft_span *executed, struct weft_span *span)
 {
     int32_t *place = weft_alloc((size_t) n_devices, sizeof *place), device;
+    int32_t n_places = now.apart ? n_devices : 1;
+    for (int32_t d = 0; d < n_devices; d++)
+        place[d] = now.apart ? d : 0;
     const struct weft_engine_job job = {.n_devices = n_devices,
-                                        .n_places = 1,
-                                        .places_per_rank = 1,
+                                        .n_places = n_places,
+                                        .places_per_rank = n_places,
                                         .place_of = place,
                                         .ctx = executed,
                                         .seconds = executed ? took : seconds,
@@ -198,7 +228,6 @@ static void record(const char *file, int n, const char *const *word,
     struct weft_config config;
     struct weft_plan plan = {0};
     struct weft_trainer *t;
-    const struct weft_g_job job = {.n_ranks = 1, .n_devices = row->devices};
     snprintf(layout, sizeof layout, "layout=%s", row->layout);
     all[n_all++] = layout;
     for (int i = 0; i < MOST_WORDS && row->word[i]; i++)
@@ -206,6 +235,10 @@ static void record(const char *file, int n, const char *const *word,
     for (int i = 0; i < n; i++)
         all[n_all++] = word[i];
     CHECK(weft_run_config_read(file, n_all, all, &config, &err));
+    now.apart = config.runtime.place == WEFT_PLACE_DEVICE;
+    const struct weft_g_job job = {.n_ranks = 1,
+                                   .n_devices = row->devices,
+                                   .place_per_device = now.apart};
     CHECK(weft_trainer_describe(&config, &job, &plan, &t, &err));
     weft_recording_init(out);
     int32_t *length = draw(g, t);
@@ -229,12 +262,14 @@ static void compare_row(const char *file, int n, const char *const *word,
 {
     struct weft_recording r;
     char name[80];
+    now.n_devices = row->devices;
+    now.slow = g->slow;
     record(file, n, word, g, row, &r);
     size_t n_tasks = (size_t) r.n_tasks;
     struct weft_span *a = weft_alloc(n_tasks, sizeof *a);
     struct weft_span *b = weft_alloc(n_tasks, sizeof *b);
     double planned = simulate(&r, row->devices, NULL, a);
-    double executed = execute(&r, row->devices, false, seconds, NULL, b);
+    double executed = execute(&r, row->devices, now.apart, seconds, NULL, b);
     double order = same_order(&r, row->devices, a, b);
     double again = simulate(&r, row->devices, b, a);
     snprintf(name, sizeof name, "%s%s%s", row->layout,
@@ -262,7 +297,7 @@ int main(int argc, char **argv)
             break;
         }
     if (argc < 2 || argc > 16 || argv[1][0] == '-') {
-        fprintf(stderr, "usage: emulate [--layouts | --completed] "
+        fprintf(stderr, "usage: emulate [--layouts | --completed | --speeds] "
                         "CONFIG.yaml [key=value ...]\n");
         return 2;
     }

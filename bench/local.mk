@@ -85,6 +85,10 @@ bench-completed: %D%/emulate
 	%D%/emulate --completed $(srcdir)/examples/quickstart/remax.yaml \
 	    rollout.prompts=16 rollout.max_new_tokens=24 \
 	    rollout.chunk_tokens=4 rollout.slots=2
+# Devices of two speeds, simulated and emulated.
+bench-speeds: %D%/emulate
+	%D%/emulate --speeds $(srcdir)/examples/quickstart/ppo.yaml \
+	    rollout.prompts=24 rollout.max_new_tokens=16 ppo.mini_batches=1
 # Predicted beside measured times of this machine.
 bench_programs += %D%/speed
 %C%_speed_SOURCES = %D%/speed.c %D%/probe.h
@@ -130,5 +134,5 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 .PHONY: bench bench-auto bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
-	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate \
+	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
 	bench-tail bench-tail-emulated bench-trust

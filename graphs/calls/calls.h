@@ -182,9 +182,9 @@ int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
                       struct weft_g_grads *out, struct weft_err *err);
 void weft_g_grads_release(const struct weft_g_model *model,
                           struct weft_g_grads *grads);
-/* How many sets replica `d` of dp needs: at most log2(its groups) + 1, and one
- * more for each end of its range of groups that is not aligned. */
-int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d);
+/* How many sets a replica with such a range of groups needs: at most log2(n) +
+ * 1, and one more for each end that is not aligned. */
+int32_t weft_g_grads_needed(struct weft_range groups);
 /* ---- Inference -------------------------------------------------------- */
 
 /* Size of a micro-batch, or of several. */
@@ -365,6 +365,11 @@ void weft_g_generate_release(struct weft_g_generate *gen);
 /* How many instances a layout has for n samples. */
 int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
                                   int32_t n);
+/* Of n samples those that an instance begins with, by the shares of its
+ * replica; and the most that one does. */
+int32_t weft_g_generate_share(const struct weft_g_layout *layout, int32_t n,
+                              int32_t instance);
+int32_t weft_g_generate_slots(const struct weft_g_layout *layout, int32_t n);
 /* Submits the next chunk of an instance; its status goes to
  * instance->status[chunk % 2], at the place of instance->home. */
 void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "graphs/calls/copies.h"
 #include "graphs/calls/stage.h"
+#include "plan/shares.h"
 
 /* A chunk is a task of each member. */
 static bool is_one_task(const struct weft_g_layout *layout)
@@ -39,6 +40,25 @@ int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
                                   int32_t n)
 {
     return (int32_t) weft_min64(layout->plan.dp * layout->plan.pp, n);
+}
+
+int32_t weft_g_generate_share(const struct weft_g_layout *layout, int32_t n,
+                              int32_t instance)
+{
+    const struct weft_call_plan *plan = &layout->plan;
+    int32_t instances = weft_g_generate_instances(layout, n);
+    if (plan->shares.n == 0 || instances < plan->dp)
+        return (int32_t) weft_ceil_div(n, instances);
+    int32_t mine = weft_plan_share(plan, n, instance % plan->dp).n;
+    return (int32_t) weft_ceil_div(mine, instances / plan->dp);
+}
+
+int32_t weft_g_generate_slots(const struct weft_g_layout *layout, int32_t n)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < weft_g_generate_instances(layout, n); i++)
+        most = weft_max32(most, weft_g_generate_share(layout, n, i));
+    return most;
 }
 
 static int arenas_init(struct weft_g_generate *gen,

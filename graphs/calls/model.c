@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "graphs/calls/shard.h"
 #include "graphs/calls/tiles.h"
+#include "plan/shares.h"
 
 /* What a set of parameter-shaped tiles is for. */
 enum use {
@@ -455,9 +456,8 @@ void weft_g_model_release(struct weft_g_model *m)
 
 /* ---- Gradients -------------------------------------------------------- */
 
-int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
+int32_t weft_g_grads_needed(struct weft_range mine)
 {
-    struct weft_range mine = weft_plan_range(n_groups, dp, d);
     int32_t most = 0, held = 0;
     /* Sets are joined as a binary counter counts the replica's leaves: the
      * right one of two siblings is free again after it is added to the left
@@ -493,7 +493,7 @@ static int32_t n_sets(const struct weft_g_layout *home, int32_t n_groups,
 {
     return home->plan.zero >= 2
              ? 1
-             : weft_g_grads_needed(n_groups, home->plan.dp, d);
+             : weft_g_grads_needed(weft_plan_share(&home->plan, n_groups, d));
 }
 
 int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,

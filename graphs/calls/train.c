@@ -19,6 +19,7 @@
 #include "graphs/calls/deal.h"
 #include "graphs/calls/pipeline.h"
 #include "graphs/calls/update.h"
+#include "plan/shares.h"
 
 enum { MAX_ROOTS = 16 };
 
@@ -91,7 +92,7 @@ static int replica_init(struct weft_g_step *b, int32_t d, int32_t n_samples,
     struct replica *r = &b->replica[d];
     const struct weft_g_grads *grads = b->t->grads;
     int32_t pp = b->m->home.plan.pp;
-    r->leaves = weft_plan_range(grads->n_groups, grads->dp, d);
+    r->leaves = weft_plan_share(&b->m->home.plan, grads->n_groups, d);
     r->flight = weft_alloc((size_t) n_samples, sizeof *r->flight);
     r->leaf_end = weft_alloc((size_t) r->leaves.n + 1, sizeof *r->leaf_end);
     r->worker = weft_alloc((size_t) pp, sizeof *r->worker);

@@ -54,6 +54,8 @@ static int read_needs(const struct weft_cli_planned *o,
                                  err);
     if (!rc && out->plan.device_bytes == 0)
         out->plan.device_bytes = (int64_t) o->device_bytes;
+    if (!rc && o->cluster && o->cluster->n_kinds > 1)
+        out->plan.cluster = o->cluster;
     return rc;
 }
 
@@ -109,15 +111,17 @@ void weft_cli_use_cluster(struct weft_cli_planned *o,
                           const struct weft_config *config)
 {
     bool gpus = config->runtime.devices == WEFT_ON_GPUS;
+    int32_t each = weft_cluster_common(cluster);
     o->device_bytes = weft_cluster_device_bytes(cluster);
+    o->cluster = cluster;
     if (o->check)
         return;
     if (o->nodes == 0)
-        o->nodes = cluster->n_nodes;
+        o->nodes = weft_cluster_fits(cluster, each);
     if (!gpus && o->devices == 0)
-        o->devices = cluster->kind[0].n_devices;
+        o->devices = each;
     if (gpus && o->gpus == 0)
-        o->gpus = cluster->kind[0].n_devices;
+        o->gpus = each;
 }
 
 static int make(const struct weft_cli_planned *o, struct weft_config *config,

@@ -13,6 +13,7 @@ struct weft_cli_planned {
         *check; /* a plan's file, for the cluster that it was made for */
     int32_t nodes, devices, gpus; /* devices: CPU devices of a node */
     double device_bytes;          /* of a device, where the run says none */
+    const struct weft_cluster *cluster; /* NULL: none */
 };
 
 /* Makes the configuration's plan, which may be `from`, or reads and checks

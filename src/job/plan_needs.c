@@ -5,6 +5,7 @@
 
 #include "fuse/fuse.h"
 #include "lm/store.h"
+#include "plan/shares.h"
 #include "plan/strategy.h"
 
 int32_t weft_run_unit(const struct weft_config *c)
@@ -197,6 +198,8 @@ int weft_run_plan(const struct weft_config *config,
         apply_keys(config, &plan);
     if (config->train.intra_stage_fusion)
         rc = weft_fuse_plan(&plan, err);
+    if (!rc && !file && needs->cluster)
+        weft_plan_share_by_speed(&plan, needs, needs->cluster);
     if (!rc)
         rc = weft_plan_check(&plan, needs, err);
     if (rc && file)

@@ -423,12 +423,21 @@ int weft_rollout_control_init(struct weft_seq *seq,
     return !rc && weft_rt_is_dry(job->gen->model->rt) ? played_init(c) : rc;
 }
 
+/* The samples that an instance begins with. */
+static int32_t share_of(const struct weft_rollout_control *c,
+                        int32_t instance)
+{
+    return weft_g_generate_instances(&c->gen->layout, c->n)
+                == c->gen->n_instances
+             ? weft_g_generate_share(&c->gen->layout, c->n, instance)
+             : (int32_t) weft_ceil_div(c->n, c->gen->n_instances);
+}
+
 int weft_rollout_start(struct weft_rollout_control *c)
 {
-    int32_t share = (int32_t) weft_ceil_div(c->n, c->gen->n_instances);
     int rc = 0;
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
-        rc = submit(c, i, share);
+        rc = submit(c, i, share_of(c, i));
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
         if (c->in_flight[i])
             rc = submit(c, i, 0);

@@ -392,3 +392,57 @@ int32_t weft_cluster_n_devices(const struct weft_cluster *cluster)
         n += cluster->kind[i].n_nodes * cluster->kind[i].n_devices;
     return n;
 }
+
+int32_t weft_cluster_common(const struct weft_cluster *cluster)
+{
+    int32_t common = cluster->kind[0].n_devices;
+    for (int32_t i = 1; i < cluster->n_kinds; i++)
+        for (int32_t b = cluster->kind[i].n_devices; b != 0;) {
+            int32_t rest = common % b;
+            common = b;
+            b = rest;
+        }
+    return common;
+}
+
+int32_t weft_cluster_fits(const struct weft_cluster *cluster,
+                          int32_t n_devices)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < cluster->n_kinds; i++)
+        n += cluster->kind[i].n_nodes
+           * (cluster->kind[i].n_devices / n_devices);
+    return n;
+}
+
+static bool is_even(const struct weft_cluster *cluster)
+{
+    for (int32_t i = 1; i < cluster->n_kinds; i++)
+        if (cluster->kind[i].n_devices != cluster->kind[0].n_devices)
+            return false;
+    return true;
+}
+
+int32_t weft_cluster_rank(const struct weft_cluster *cluster, int32_t n_ranks,
+                          int32_t n_devices, int32_t rank,
+                          int32_t *first_device_out)
+{
+    int32_t node = 0;
+    if (is_even(cluster)) {
+        int32_t each = (int32_t) weft_ceil_div(n_ranks, cluster->n_nodes);
+        *first_device_out = rank % each * n_devices;
+        return rank / each;
+    }
+    for (int32_t i = 0; i < cluster->n_kinds; i++) {
+        const struct weft_node_kind *kind = &cluster->kind[i];
+        int32_t each = kind->n_devices / n_devices;
+        if (rank < each * kind->n_nodes) {
+            *first_device_out = rank % each * n_devices;
+            return node + rank / each;
+        }
+        rank -= each * kind->n_nodes;
+        node += kind->n_nodes;
+    }
+    *first_device_out = 0;
+    return node + rank; /* there is no such node */
+}

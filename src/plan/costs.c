@@ -16,6 +16,8 @@ enum { OUT, IN, WAYS };
 struct weft_costs {
     struct weft_costs_job job;
     int32_t n_nodes, n_places; /* places of a rank */
+    int32_t *node, *first;     /* (n_ranks) where ranks lie */
+    int32_t *busy;             /* (n_nodes) devices of ranks there */
     int32_t *first_link;       /* (n_nodes) */
     int32_t n_links, core;     /* core -1: no limit */
     double *bytes_per_s;       /* (n_links) */
@@ -48,16 +50,15 @@ static int32_t n_described(const struct weft_costs *c)
 static struct spot spot_of(const struct weft_costs *c, int32_t place)
 {
     int32_t rank = place / c->n_places, local = place % c->n_places;
-    int32_t part = rank % c->job.ranks_per_node * n_described(c);
+    int32_t part = c->first[rank];
     bool own = c->job.n_gpus > 0 ? local < c->job.n_gpus
                                  : c->job.place_per_device;
-    return (struct spot){rank / c->job.ranks_per_node,
-                         own ? part + local : -1};
+    return (struct spot){c->node[rank], own ? part + local : -1};
 }
 
 static int32_t node_of_device(const struct weft_costs *c, int32_t device)
 {
-    return device / c->job.n_devices / c->job.ranks_per_node;
+    return c->node[device / c->job.n_devices];
 }
 
 /* ---- Links ------------------------------------------------------------- */
@@ -172,18 +173,18 @@ static double alone_s(const struct weft_costs *c, int32_t from, int32_t to,
 
 /* Devices of a node may share its memory's bandwidth; all are taken to be
  * busy. */
-static double memory_rate(const struct weft_costs *c,
-                          const struct weft_node_kind *kind)
+static double memory_rate(const struct weft_costs *c, int32_t node)
 {
-    int32_t busy = n_described(c) * c->job.ranks_per_node;
-    return least(kind->memory_bytes_per_s, kind->node_bytes_per_s / busy);
+    const struct weft_node_kind *kind = kind_of(c, node);
+    return least(kind->memory_bytes_per_s,
+                 kind->node_bytes_per_s / c->busy[node]);
 }
 
 static double roofline_s(const struct weft_costs *c,
                          const struct weft_recording *r,
-                         const struct weft_rec_work *w,
-                         const struct weft_node_kind *kind)
+                         const struct weft_rec_work *w, int32_t node)
 {
+    const struct weft_node_kind *kind = kind_of(c, node);
     const struct weft_shape *shape = w->shape ? &r->shape[w->shape].shape
                                               : NULL;
     bool half = shape && shape->dtype != WEFT_F32
@@ -192,7 +193,7 @@ static double roofline_s(const struct weft_costs *c,
     double steps = w->n_steps, flop = (double) w->flop;
     double bytes = (double) w->bytes;
     flops *= weft_size_table_at(&kind->by_rows, w->n_rows / steps);
-    double rate = memory_rate(c, kind)
+    double rate = memory_rate(c, node)
                 * weft_size_table_at(&kind->by_bytes, bytes / steps);
     return steps * kind->task_s + w->n_layers * kind->layer_s
          + most(flop / flops, bytes / rate);
@@ -249,17 +250,17 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
     const struct weft_rec_task *t = &r->task[task];
     if (device < 0 || t->kind != WEFT_REC_TASK)
         return 0;
-    const struct weft_node_kind *kind = kind_of(c, node_of_device(c, device));
+    int32_t node = node_of_device(c, device);
     if (t->n_members > 0)
-        return roofline_s(c, r, &t->work, kind) + exchange_s(c, r, task);
+        return roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
     double moved = copy_s(c, r, t);
     double measured = c->job.file && moved == 0
                         ? weft_costs_file_task(c->job.file, r, task)
                         : -1;
     if (measured >= 0)
         return measured;
-    return moved > 0 ? kind->task_s + moved
-                     : roofline_s(c, r, &t->work, kind);
+    return moved > 0 ? kind_of(c, node)->task_s + moved
+                     : roofline_s(c, r, &t->work, node);
 }
 
 double weft_costs_insert(const struct weft_costs *c)
@@ -269,22 +270,40 @@ double weft_costs_insert(const struct weft_costs *c)
 
 /* ---- Life cycle -------------------------------------------------------- */
 
-static int check(const struct weft_costs *c, struct weft_err *err)
+/* Finds the nodes that ranks lie in. */
+static int place_ranks(struct weft_costs *c, struct weft_err *err)
 {
-    const struct weft_cluster *cluster = c->job.cluster;
-    int32_t devices = n_described(c) * c->job.ranks_per_node;
-    if (c->n_nodes > cluster->n_nodes)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "the plan has %d nodes, and cluster '%s' %d; "
-                            "take another plan, or a larger cluster",
-                            c->n_nodes, cluster->name, cluster->n_nodes);
-    for (int32_t i = 0; i < c->n_nodes; i++)
-        if (kind_of(c, i)->n_devices < devices)
+    const struct weft_costs_job *job = &c->job;
+    const struct weft_cluster *cluster = job->cluster;
+    size_t n = (size_t) job->n_ranks;
+    int32_t each = n_described(c);
+    c->node = weft_alloc(n, sizeof *c->node);
+    c->first = weft_alloc(n, sizeof *c->first);
+    c->busy = weft_alloc((size_t) cluster->n_nodes, sizeof *c->busy);
+    if (!c->node || !c->first || !c->busy)
+        return weft_err_nomem(err, "costs", n * 12);
+    for (int32_t r = 0; r < job->n_ranks; r++) {
+        int32_t beside = job->ranks_per_node > 0 ? job->ranks_per_node : 1;
+        c->first[r] = r % beside * each;
+        c->node[r] = job->fits ? weft_cluster_rank(cluster, job->n_ranks,
+                                                   each, r, &c->first[r])
+                               : r / beside;
+        if (c->node[r] >= cluster->n_nodes)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the plan has %d nodes, and cluster '%s' %d; "
+                                "take another plan, or a larger cluster",
+                                job->n_ranks, cluster->name,
+                                cluster->n_nodes);
+        int32_t *busy = &c->busy[c->node[r]];
+        *busy += each;
+        if (kind_of(c, c->node[r])->n_devices < *busy)
             return weft_err_set(err, WEFT_EINVAL,
                                 "the plan has %d devices on each node, and "
                                 "node %d of cluster '%s' has %d",
-                                devices, i, cluster->name,
-                                kind_of(c, i)->n_devices);
+                                *busy, c->node[r], cluster->name,
+                                kind_of(c, c->node[r])->n_devices);
+        c->n_nodes = c->node[r] + 1;
+    }
     return 0;
 }
 
@@ -295,13 +314,10 @@ int weft_costs_create(const struct weft_costs_job *job,
     if (!c)
         return weft_err_nomem(err, "costs", sizeof *c);
     c->job = *job;
-    if (c->job.ranks_per_node == 0)
-        c->job.ranks_per_node = 1;
-    c->n_nodes = (int32_t) weft_ceil_div(job->n_ranks, c->job.ranks_per_node);
     c->n_places = job->place_per_device
                     ? job->n_devices
                     : job->n_gpus + (job->n_gpus < job->n_devices);
-    int rc = check(c, err);
+    int rc = place_ranks(c, err);
     c->first_link = weft_alloc((size_t) c->n_nodes, sizeof *c->first_link);
     for (int32_t i = 0; c->first_link && i < c->n_nodes && !rc; i++) {
         c->first_link[i] = c->n_links;
@@ -329,6 +345,9 @@ void weft_costs_free(struct weft_costs *c)
 {
     if (!c)
         return;
+    weft_free(c->node);
+    weft_free(c->first);
+    weft_free(c->busy);
     weft_free(c->first_link);
     weft_free(c->bytes_per_s);
     weft_free(c);

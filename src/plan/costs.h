@@ -33,6 +33,7 @@ struct weft_costs_job {
     const struct weft_costs_file *file;
     int32_t n_ranks, n_devices; /* devices of a rank */
     int32_t ranks_per_node;     /* 0: 1 */
+    bool fits;                  /* or they lie as weft_cluster_rank() says */
     int32_t n_gpus;             /* of a rank: devices with a place each */
     bool place_per_device;      /* of the others too */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/shares.h"
 
 void weft_plan_release(struct weft_plan *plan)
 {
@@ -111,13 +112,28 @@ static int parse_degrees(const char *layout, const char **at,
     return 0;
 }
 
+/* "2:1" or more of it, n bytes. */
+static bool parse_shares(const char *at, size_t n, struct weft_shares *out)
+{
+    const char *end = at + n;
+    while (at < end) {
+        int64_t share = number(&at);
+        if (share < 1 || share > WEFT_SHARE_MOST
+            || !weft_shares_add(out, (int32_t) share)
+            || (at < end && *at++ != ':'))
+            return false;
+    }
+    return out->n > 0;
+}
+
 /* ",zero=1,recompute", to the end. */
 static int parse_options(const char *layout, const char *at,
                          struct weft_call_plan *out, struct weft_err *err)
 {
-    while (*at) {
+    for (const char *word; *at; at = word + strcspn(word, ",")) {
         size_t n = strcspn(at + 1, ",");
-        const char *word = at + 1, *value = memchr(word, '=', n);
+        word = at + 1;
+        const char *value = memchr(word, '=', n);
         size_t len = value ? (size_t) (value - word) : n;
         int64_t v = value ? (value++, number(&value)) : -1;
         bool whole = value ? v >= 0 && value == word + n : false;
@@ -125,6 +141,9 @@ static int parse_options(const char *layout, const char *at,
             out->zero = (int32_t) v;
         else if (len == 13 && whole && memcmp(word, "micro_batches", 13) == 0)
             out->micro_batches = (int32_t) v;
+        else if (len == 6 && memcmp(word, "shares", 6) == 0
+                 && parse_shares(word + 7, n - 7, &out->shares))
+            continue;
         else if (n == 9 && memcmp(word, "recompute", 9) == 0)
             out->recompute = true;
         else if (n == 7 && memcmp(word, "offload", 7) == 0)
@@ -132,10 +151,10 @@ static int parse_options(const char *layout, const char *at,
         else
             return weft_err_set(err, WEFT_EINVAL,
                                 "layout '%.100s': '%.*s' must be zero=N, "
-                                "micro_batches=N, recompute or offload",
+                                "micro_batches=N, shares=N:N, recompute or "
+                                "offload",
                                 layout, (int) weft_min64((int64_t) n, 40),
                                 word);
-        at = word + n;
     }
     return 0;
 }

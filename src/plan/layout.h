@@ -32,6 +32,17 @@ struct weft_mesh {
     int32_t device, n_devices; /* of each node */
 };
 
+/* How samples or gradient groups are dealt to dp members (plan/shares.h): runs
+ * of neighbours that have a share each; n 0: all members are alike. */
+enum { WEFT_MAX_SHARES = 8 };
+struct weft_share_run {
+    int32_t n, share;
+};
+struct weft_shares {
+    int32_t n;
+    struct weft_share_run run[WEFT_MAX_SHARES];
+};
+
 /* The layout of one model function call. */
 struct weft_call_plan {
     struct weft_mesh mesh;
@@ -47,6 +58,7 @@ struct weft_call_plan {
      * the last stage first. Member (i, s, k) is device (i * pp + s) * tp + k
      * then, with pp - 1 - s for s where reversed. */
     bool contiguous, reversed;
+    struct weft_shares shares;
 };
 
 /* Seconds of an iteration, and of each call from its first task to its last; 0:
@@ -142,12 +154,16 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
 
 /* ---- Making and checking ---------------------------------------------- */
 
+struct weft_cluster; /* plan/cluster.h */
+
 /* What a plan is made for. */
 struct weft_plan_needs {
     const struct weft_dataflow *flow; /* whose calls have places */
     int32_t n_nodes, n_devices, n_gpus;
     bool mixes; /* one model's calls may have devices of both kinds */
     int64_t device_bytes; /* memory of a device; 0: not known */
+    /* its nodes, or parts of them, are the plan's; NULL: not known */
+    const struct weft_cluster *cluster;
     int32_t gradient_groups;
     int32_t n_samples, n_prompts; /* of an iteration */
     int32_t slots; /* samples that an instance generates at once */

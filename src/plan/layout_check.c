@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with a plan, in a sentence. */
 #include "plan/layout.h"
+#include "plan/shares.h"
 
 #include <stdio.h>
 
@@ -199,8 +200,8 @@ static int check_kind(const struct check *k)
     bool gpus = weft_plan_on_gpus(k->plan, k->call);
     for (int32_t i = 1; i < k->call; i++) {
         const struct weft_call_plan *c = &k->plan->call[i];
-        if (!weft_flow_placed(flow, i) || c->dp == 0
-            || !shares_weights(k, i) || weft_plan_on_gpus(k->plan, i) == gpus)
+        if (!weft_flow_placed(flow, i) || c->dp == 0 || !shares_weights(k, i)
+            || weft_plan_on_gpus(k->plan, i) == gpus)
             continue;
         if (flow->call[i].role == flow->call[k->call].role
             && !k->needs->mixes)
@@ -212,12 +213,40 @@ static int check_kind(const struct check *k)
                          gpus ? "GPUs" : "CPU devices",
                          flow->role[flow->call[i].role].name);
         if (c->zero >= 3 || k->c->zero >= 3)
-            return wrong(k,
-                         "%s has %s and this call has %s, and zero 3 does not "
-                         "move weights between them; take zero 2",
-                         flow->call[i].name, gpus ? "CPU devices" : "GPUs",
-                         gpus ? "GPUs" : "CPU devices");
+            return wrong(
+                k,
+                "%s has %s and this call has %s, and zero 3 does not "
+                "move weights between them; take zero 2",
+                flow->call[i].name, gpus ? "CPU devices" : "GPUs",
+                gpus ? "GPUs" : "CPU devices");
     }
+    return 0;
+}
+
+/* Every member gets something. */
+static int check_shares(const struct check *k)
+{
+    const struct weft_call_plan *c = k->c;
+    const struct weft_plan_needs *needs = k->needs;
+    bool trains = weft_flow_trains(needs->flow, k->call);
+    int32_t n = trains                            ? needs->gradient_groups
+              : needs->flow->call[k->call].greedy ? needs->n_prompts
+                                                  : needs->n_samples;
+    int32_t members = weft_shares_members(&c->shares);
+    if (c->shares.n == 0)
+        return 0;
+    if (members != c->dp)
+        return wrong(k, "shares are of %d members, but dp is %d", members,
+                     c->dp);
+    for (int32_t i = 0; i < c->dp; i++)
+        if (weft_plan_share(c, n, i).n == 0)
+            return wrong(k,
+                         "with a share of %d member %d of %d gets none of "
+                         "the %d %s; give it more, or %s",
+                         weft_shares_of(&c->shares, i), i, c->dp, n,
+                         trains ? "gradient groups" : "samples",
+                         trains ? "raise numerics.gradient_groups"
+                                : "others less");
     return 0;
 }
 
@@ -238,6 +267,8 @@ static int check_call(const struct check *k)
         rc = check_samples(k);
     if (!rc)
         rc = check_options(k);
+    if (!rc)
+        rc = check_shares(k);
     return rc ? rc : check_kind(k);
 }
 
@@ -262,5 +293,7 @@ int weft_plan_check(const struct weft_plan *plan,
         if (weft_flow_placed(needs->flow, i))
             rc = check_call(&k);
     }
-    return rc;
+    return rc || !needs->cluster
+             ? rc
+             : weft_plan_check_kinds(plan, needs->cluster, err);
 }

@@ -26,6 +26,7 @@ plan_sources = \
 	%D%/layout_check.c \
 	%D%/layout_idle.c \
 	%D%/lengths.c %D%/lengths.h \
+	%D%/shares.c %D%/shares.h \
 	%D%/mesh.c \
 	%D%/moves.c \
 	%D%/order.c \

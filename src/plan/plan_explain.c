@@ -33,12 +33,16 @@ static void put_call(FILE *f, const struct weft_plan *plan, int32_t call)
             range(c->mesh.device, c->mesh.n_devices, devices), c->dp, c->tp,
             c->pp, parts);
     if (weft_flow_trains(flow, call))
-        fprintf(f, "%4d  %-9s  -\n", c->zero, c->recompute ? "yes" : "no");
+        fprintf(f, "%4d  %-9s  -", c->zero, c->recompute ? "yes" : "no");
     else
-        fprintf(f, "   -  -          %s\n",
+        fprintf(f, "   -  -          %s",
                 !weft_flow_frozen(flow, call) ? "-"
                 : c->offload                  ? "yes"
                                               : "no");
+    for (int32_t i = 0; i < c->shares.n; i++)
+        fprintf(f, "%s%d x %d", i > 0 ? ", " : "  shares ",
+                (int) c->shares.run[i].n, (int) c->shares.run[i].share);
+    fputs("\n", f);
 }
 
 /* The columns are the classes of a place, their sum, and, in plans that

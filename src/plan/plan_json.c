@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "plan/shares.h"
 
 enum { FORMAT = 1, MAX_SUBJECT = 512, MAX_BYTES = 256 << 20 };
 
@@ -45,8 +46,8 @@ static const char *const top_keys[] = {
     "calls",           "predicted_s",    "measured_s", "memory",
     "measured_memory", "replayed_memory"};
 static const char *const call_keys[] = {
-    "mesh", "dp",        "tp",      "pp",         "micro_batches",
-    "zero", "recompute", "offload", "contiguous", "reversed"};
+    "mesh",      "dp",      "tp",         "pp",       "micro_batches", "zero",
+    "recompute", "offload", "contiguous", "reversed", "shares"};
 static const char *const mesh_keys[] = {"node", "nodes", "device", "devices"};
 
 /* ---- Reading ---------------------------------------------------------- */
@@ -66,6 +67,29 @@ static int read_numbers(const json_t *object, const char *subject,
             rc = weft_json_int(object, subject, k->name, k->low, k->high, &v,
                                err);
         *(int32_t *) ((char *) base + k->offset) = (int32_t) v;
+    }
+    return rc;
+}
+
+static int read_shares(const json_t *object, const char *subject,
+                       struct weft_shares *out, struct weft_err *err)
+{
+    json_t *list = NULL;
+    int rc = weft_json_array_or(object, subject, "shares", &list, err);
+    for (size_t i = 0; !rc && list && i < json_array_size(list); i++) {
+        const json_t *x = json_array_get(list, i);
+        json_int_t share = json_integer_value(x);
+        if (!json_is_integer(x) || share < 1 || share > WEFT_SHARE_MOST)
+            rc = weft_err_set(err, WEFT_EINVAL,
+                              "%s: 'shares[%zu]' must be a whole number from "
+                              "1 to %d",
+                              subject, i, WEFT_SHARE_MOST);
+        else if (!weft_shares_add(out, (int32_t) share))
+            rc = weft_err_set(err, WEFT_EINVAL,
+                              "%s: 'shares' change more than %d times from "
+                              "one member to the next; give neighbours equal "
+                              "ones",
+                              subject, WEFT_MAX_SHARES - 1);
     }
     return rc;
 }
@@ -93,7 +117,7 @@ static int read_call(const json_t *object, const char *subject,
         rc = weft_json_bool_or(object, subject, flags[i].name, false,
                                (bool *) ((char *) out + flags[i].offset),
                                err);
-    return rc;
+    return rc ? rc : read_shares(object, subject, &out->shares, err);
 }
 
 /* Without the run's graph a call is what its name says. */
@@ -366,7 +390,10 @@ static void put_call(FILE *f, const struct weft_call_plan *c)
                     *(const bool *) ((const char *) c + flags[i].offset)
                         ? "true"
                         : "false");
-    fputs("}", f);
+    for (int32_t i = 0; i < weft_shares_members(&c->shares); i++)
+        fprintf(f, "%s%d", i > 0 ? ", " : ", \"shares\": [",
+                (int) weft_shares_of(&c->shares, i));
+    fputs(c->shares.n > 0 ? "]}" : "}", f);
 }
 
 static void put_memory(FILE *f, const char *key, int64_t n,

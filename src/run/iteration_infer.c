@@ -6,6 +6,7 @@
  * devices still generate are left out.
  */
 #include "base/alloc.h"
+#include "plan/shares.h"
 #include "run/iteration.h"
 #include "run/predict/largest.h"
 #include "run/predict/recorded.h"
@@ -42,7 +43,8 @@ static int add_call(struct weft_iteration *p, int32_t call)
         input = weft_flow_field_of(&t->flow, f->reads, WEFT_FIELD_MISMATCH);
     const struct weft_iteration_set *set = &p->set[p->set_of[input]];
     bool text = input != set->field;
-    size_t n = (size_t) p->n_all;
+    size_t n = (size_t) p->n_all, dp = (size_t) t->plan.call[call].dp;
+    bool shares = t->plan.call[call].shares.n > 0;
     *c = (struct weft_iteration_call){
         .call = call,
         .chain = WEFT_CHAIN_INFER + (p->n_calls - 1) % WEFT_N_INFER_CHAINS,
@@ -51,8 +53,9 @@ static int add_call(struct weft_iteration *p, int32_t call)
         .input = input,
         .field = weft_flow_written(&t->flow, call),
         .length = text ? weft_alloc(n, sizeof *c->length) : NULL,
+        .given = shares ? weft_alloc(dp, sizeof *c->given) : NULL,
         .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting)};
-    if (!c->waiting || (text && !c->length))
+    if (!c->waiting || (text && !c->length) || (shares && !c->given))
         return weft_err_nomem(p->err, "inference", n * 4);
     c->begun = true;
     return users(p, c->model) > 1
@@ -87,6 +90,7 @@ void weft_iteration_calls_release(struct weft_iteration *p)
         close_call(p, &p->call[k]);
         weft_free(p->call[k].waiting);
         weft_free(p->call[k].length);
+        weft_free(p->call[k].given);
     }
     p->n_calls = 0;
 }
@@ -205,18 +209,26 @@ static bool is_kept(const struct weft_iteration *p,
     return false;
 }
 
-/* The replica for the next micro-batch: all in turn, without those that
- * generate the last samples. */
+/* The replica that has least of its share, in turn where all are alike, of those
+ * that generate no last samples. */
 static int32_t next_replica(const struct weft_iteration *p,
-                            struct weft_iteration_call *c)
+                            const struct weft_iteration_call *c)
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
-    int32_t n = layout->plan.dp, k = 0;
-    while (k < n && is_kept(p, layout, (c->turn + k) % n))
-        k++;
-    int32_t dp = (c->turn + k) % n; /* all are kept: its turn */
-    c->turn = (dp + 1) % n;
-    return dp;
+    const struct weft_shares *shares = &layout->plan.shares;
+    int32_t n = layout->plan.dp, best = -1;
+    double least = 0;
+    for (int32_t k = 0; k < n && (best < 0 || c->given); k++) {
+        int32_t dp = (c->turn + k) % n;
+        double has = c->given
+                       ? (double) c->given[dp] / weft_shares_of(shares, dp)
+                       : 0;
+        if (is_kept(p, layout, dp) || (best >= 0 && has >= least))
+            continue;
+        best = dp;
+        least = has;
+    }
+    return best < 0 ? c->turn : best; /* all are kept: its turn */
 }
 
 static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
@@ -229,6 +241,9 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
     if (n == 0)
         return 0;
     int32_t dp = next_replica(p, c);
+    c->turn = (dp + 1) % layout->plan.dp;
+    if (c->given)
+        c->given[dp] += n;
     bool inserts = weft_run_inserts(t, c->call);
     int rc = inserts ? open_view(p, c) : 0;
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
@@ -267,16 +282,28 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
     return rc;
 }
 
-/* Whether a sample of so many rows does not fit into the present micro-batch.
- * No replica waits while another one has more than its share. */
+/* The samples of a micro-batch at most: no replica waits while another one has
+ * more than its share. */
+static int32_t room_of(const struct weft_iteration *p,
+                       const struct weft_iteration_call *c)
+{
+    const struct weft_call_plan *plan = &p->t->plan.call[c->call];
+    int32_t parts = plan->micro_batches > 0 ? plan->micro_batches : 1;
+    if (!c->given)
+        return (int32_t) weft_ceil_div(c->set->n, plan->dp * parts);
+    int32_t mine = weft_plan_share(plan, c->set->n, next_replica(p, c)).n;
+    return (int32_t) weft_max64(1, weft_ceil_div(mine, parts));
+}
+
+/* Whether a sample of so many rows does not fit into the present micro-batch,
+ * which has some. */
 static bool is_full(const struct weft_iteration *p,
                     const struct weft_iteration_call *c, int32_t rows)
 {
     const struct weft_call_plan *plan = &p->t->plan.call[c->call];
-    int32_t parts = plan->micro_batches > 0 ? plan->micro_batches : 1;
-    if (c->n_waiting >= weft_ceil_div(c->set->n, plan->dp * parts))
+    if (c->n_waiting >= c->room)
         return true;
-    return plan->micro_batches == 0 && c->n_waiting > 0
+    return plan->micro_batches == 0
         && c->waiting_rows + rows > p->t->config.train.micro_batch_tokens;
 }
 
@@ -284,7 +311,9 @@ static int add(struct weft_iteration *p, struct weft_iteration_call *c,
                int32_t index)
 {
     int32_t rows = length_of(p, c, index);
-    int rc = is_full(p, c, rows) ? flush(p, c) : 0;
+    int rc = c->n_waiting > 0 && is_full(p, c, rows) ? flush(p, c) : 0;
+    if (c->n_waiting == 0)
+        c->room = room_of(p, c);
     c->waiting[c->n_waiting++] = index;
     c->waiting_rows += rows;
     return rc;

@@ -166,8 +166,8 @@ static int create_generation(struct weft_trainer *t, int32_t call,
     int32_t n = weft_run_samples_at(c, &t->flow,
                                     weft_flow_origin_of_call(&t->flow, call));
     int32_t instances = weft_g_generate_instances(layout, n);
-    int32_t slots = (int32_t) weft_min64(c->rollout.slots,
-                                         weft_ceil_div(n, instances));
+    int32_t slots = weft_min32(c->rollout.slots,
+                               weft_g_generate_slots(layout, n));
     int rc = weft_g_generate_init(&model_of(t, call)->tiles, layout,
                                   instances, slots,
                                   t->max_prompt + c->rollout.max_new_tokens,

@@ -34,10 +34,11 @@ static void test_grads_needed(void)
     for (int32_t n_groups = 1; n_groups <= 64; n_groups *= 2)
         for (int32_t dp = 1; dp <= n_groups; dp++)
             for (int32_t d = 0; d < dp; d++)
-                CHECK_INT(weft_g_grads_needed(n_groups, dp, d),
-                          played(n_groups, dp, d));
-    CHECK_INT(weft_g_grads_needed(4, 1, 0), 3);
-    CHECK_INT(weft_g_grads_needed(4, 4, 2), 1);
+                CHECK_INT(
+                    weft_g_grads_needed(weft_plan_range(n_groups, dp, d)),
+                    played(n_groups, dp, d));
+    CHECK_INT(weft_g_grads_needed((struct weft_range){0, 4}), 3);
+    CHECK_INT(weft_g_grads_needed((struct weft_range){2, 1}), 1);
 }
 
 /* Two optimizer steps; returns a hash of all weights, and the first norm. */

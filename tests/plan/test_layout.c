@@ -97,7 +97,8 @@ static void test_plan_uniform_refused(void)
         {"dp0", "'dp0' must be"},
         {"dp-1", "'dp-1' must be"},
         {"dp2tp2dp2", "layout 'dp2tp2dp2' gives dp twice"},
-        {"dp2,", "'' must be zero=N, micro_batches=N, recompute or offload"},
+        {"dp2,", "'' must be zero=N, micro_batches=N, shares=N:N, recompute "
+                 "or offload"},
         {"dp2,zeor=1", "'zeor=1' must be zero=N"},
         {"dp2,zero", "'zero' must be zero=N"},
         {"dp2,zero=", "'zero=' must be zero=N"},

@@ -219,6 +219,8 @@ static void test_same(void)
          "train.as_completed=true", "ppo.whiten_advantages=false",
          "reward=[{type: length, target: 4}]", "rollout.chunk_tokens=1",
          "rollout.slots=2"},
+        {"runtime.devices=4", "layout=dp2tp2,shares=3:1",
+         "runtime.place=device"},
         {"runtime.devices=2", "rollout.slots=2", "rollout.chunk_tokens=3"},
         {"runtime.devices=1", "rollout.kv_blocks=4"},
         {"runtime.devices=4", "layout=dp2pp2,zero=2"},

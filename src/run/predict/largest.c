@@ -2,6 +2,7 @@
 #include "run/predict/largest.h"
 
 #include "plan/deal.h"
+#include "plan/shares.h"
 #include "job/plan_needs.h"
 #include "run/reward_text.h"
 
@@ -108,7 +109,8 @@ struct weft_g_rows weft_run_most_infer(const struct weft_trainer *t,
                                     weft_flow_origin_of_call(&t->flow, call));
     int32_t reward = t->flow.role[t->flow.call[call].role].index;
     int64_t text = reward < 0 ? 0 : weft_reward_text_limit(t, reward);
-    n = weft_ceil_div(n, plan->dp * weft_max64(parts, 1));
+    n = weft_ceil_div(weft_plan_most_share(plan, (int32_t) n),
+                      weft_max64(parts, 1));
     if (text > 0)
         return of_texts(t, n, text, parts > 0);
     return rows_of(t, n, parts > 0 ? n * longest(t) : row_budget(t, 1));
@@ -124,5 +126,6 @@ int32_t weft_run_micro_batches(const struct weft_trainer *t, int32_t call)
     int64_t cuts = parts > 0 ? weft_min64(parts, n) : weft_ceil_div(n, fit);
     return (int32_t) weft_min64(
         of_step(t),
-        cuts * weft_ceil_div(t->config.numerics.gradient_groups, plan->dp));
+        cuts
+            * weft_plan_most_share(plan, t->config.numerics.gradient_groups));
 }

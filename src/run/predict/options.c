@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "graphs/algorithms.h"
+#include "plan/shares.h"
 #include "run/predict/together.h"
 #include "run/trainer.h"
 
@@ -394,6 +395,8 @@ void weft_finding_choose(const struct weft_finding *f,
 {
     for (int32_t i = 0; i < p->n_calls; i++)
         plan->call[f->call_of[i]] = p->call[i].option[choice[i]].plan;
+    if (f->needs->cluster)
+        weft_plan_share_by_speed(plan, f->needs, f->needs->cluster);
 }
 
 static bool stop(const struct weft_find *find)

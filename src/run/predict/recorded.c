@@ -131,7 +131,7 @@ static int64_t most_slots(const struct weft_trainer *t, int32_t call)
 {
     int32_t n = weft_run_samples_at(&t->config, &t->flow,
                                     weft_flow_origin_of_call(&t->flow, call));
-    return weft_ceil_div(n, weft_g_generate_instances(&t->layout[call], n));
+    return weft_g_generate_slots(&t->layout[call], n);
 }
 
 static void fill_batch(struct weft_trainer *t)

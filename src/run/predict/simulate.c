@@ -46,8 +46,7 @@ int weft_simulate_costs(const struct weft_simulate_options *options,
                                  .file = options->costs,
                                  .n_ranks = job->n_ranks,
                                  .n_devices = job->n_devices,
-                                 .ranks_per_node = (int32_t) weft_ceil_div(
-                                     job->n_ranks, cluster->n_nodes),
+                                 .fits = true,
                                  .n_gpus = job->n_gpus,
                                  .place_per_device = job->place_per_device},
         out, err);
@@ -217,6 +216,8 @@ static void sum_up(const struct weft_simulation *s,
     const struct weft_cluster *cluster = s->options->cluster;
     int32_t n = s->job.n_devices, shown = weft_played_shown(played);
     int32_t n_ranks = s->t->job.n_ranks;
+    int32_t each = s->t->job.n_gpus > 0 ? s->t->job.n_gpus
+                                        : s->t->job.n_devices;
     double has = 0, stays = 0;
     *out = (struct weft_simulated){.iteration_s = played->steady_s};
     for (int32_t k = 0; k < WEFT_MAX_CALLS; k++) {
@@ -228,8 +229,8 @@ static void sum_up(const struct weft_simulation *s,
         while (d < n && s->place_of[d] == place)
             d++;
         int32_t rank = first / s->t->job.n_devices;
-        int32_t node = (int32_t) ((int64_t) rank * cluster->n_nodes
-                                  / n_ranks);
+        int32_t first_device, node = weft_cluster_rank(cluster, n_ranks, each,
+                                                       rank, &first_device);
         double memory = weft_cluster_node(cluster, node)->memory_bytes;
         const int64_t *held = weft_engine_memory(s->engine, place);
         double bytes = (double) held[WEFT_MEM_ALL] / (d - first);
