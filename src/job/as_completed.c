@@ -11,7 +11,7 @@ static const char *over_all(const struct weft_config *c,
 {
     if (settings->whiten)
         return "advantages are whitened over all of an iteration's samples "
-               "(ppo.whiten_advantages)";
+               "(whiten_advantages)";
     if (settings->refills > 0)
         return "prompts are replaced when all scores are known "
                "(rollout.refills)";

@@ -170,7 +170,7 @@ static void test_why(void)
         const char *word[5], *why;
     } row[] = {
         {{"runtime.devices=4", APART, "ppo.whiten_advantages=true"},
-         "ppo.whiten_advantages"},
+         "(whiten_advantages)"},
         {{"runtime.devices=4", APART, "rollout.staleness=1"},
          "rollout.staleness"},
         {{"runtime.devices=4", APART,
