@@ -38,13 +38,17 @@ const char weft_help_profile[] =
     "      --check FILE    measure nothing: say whether this file is of "
     "this\n"
     "                      machine, and what of the run has no price in it\n"
+    "      --messages FILE as two ranks (mpirun -n 2 weft profile): measure "
+    "what\n"
+    "                      messages between them take, and add it to this "
+    "file\n"
     "      --help          this text\n"
     "\n"
     "example:\n"
     "  weft profile examples/quickstart/ppo.yaml -o costs.json --limit 5\n";
 
 struct options {
-    const char *output, *check;
+    const char *output, *check, *messages;
     int32_t devices;
     double limit_s;
 };
@@ -215,6 +219,29 @@ static int measure(const struct options *o, const struct weft_config *config,
     return rc;
 }
 
+/* Adds what messages take to a file that was made before; all ranks read it. */
+static int add_messages(const struct options *o,
+                        const struct weft_config *config,
+                        struct weft_err *err)
+{
+    struct weft_costs_file file = {.n_ops = 0};
+    int rc = weft_world_size() == 2
+               ? weft_profile_read(o->messages, config, &file, err)
+               : weft_err_set(err, WEFT_EINVAL,
+                              "--messages measures between two ranks: start "
+                              "it with mpirun -n 2");
+    rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = weft_profile_messages(config, &file, err);
+    if (!rc && weft_world_rank() == 0) {
+        rc = write_file(o->messages, &file, err);
+        printf("a message takes %.1f us, and a second for %.2f GB\n",
+               1e6 * file.message_s, file.message_rate / 1e9);
+    }
+    weft_costs_file_release(&file);
+    return weft_world_agree(rc, err);
+}
+
 static int run(const struct options *o, int n_words, char **word,
                struct weft_err *err)
 {
@@ -225,6 +252,11 @@ static int run(const struct options *o, int n_words, char **word,
         word[0], n_words - 1, (const char *const *) word + 1, &config, err);
     if (rc)
         return rc;
+    if (o->messages) {
+        rc = add_messages(o, &config, err);
+        weft_config_release(&config);
+        return rc;
+    }
     rc = count_devices(o, &config, &d, err);
     if (!rc)
         rc = o->check ? weft_profile_read(o->check, &config, &file, err)
@@ -244,13 +276,20 @@ int weft_cmd_profile(int argc, char **argv)
         {0, "devices", WEFT_CLI_INT, &o.devices, 1, 64},
         {0, "limit", WEFT_CLI_DOUBLE, &o.limit_s, 1, 86400},
         {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
+        {0, "messages", WEFT_CLI_STRING, &o.messages, 0, 0},
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_profile, table,
                         WEFT_COUNT(table), 1, 1000, &first, &status))
         return status;
     struct weft_err err = {0};
-    if (run(&o, argc - first, argv + first, &err))
-        return weft_cli_fail("profile", &err);
+    int rc = o.messages ? weft_world_open(&err) : 0;
+    bool says = !o.messages || weft_world_rank() == 0;
+    if (!rc)
+        rc = run(&o, argc - first, argv + first, &err);
+    if (o.messages)
+        weft_world_close();
+    if (rc)
+        return says ? weft_cli_fail("profile", &err) : WEFT_EXIT_FAILED;
     return weft_cli_finish("profile");
 }

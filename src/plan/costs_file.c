@@ -308,7 +308,7 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
 {
     /* where nothing was measured */
     const double flops = 1e10, rate = 5e9;
-    /* a message between processes: assumed */
+    /* a message between processes, where it was not measured: assumed */
     const double inside_s = 1e-6, network_s = 2e-5;
     double f32 = fastest(f, WEFT_F32), bf16 = fastest(f, WEFT_BF16);
     double copies = f->n_memory > 0 ? f->memory[f->n_memory - 1] : rate;
@@ -327,7 +327,8 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
         .insert_s = f->task_s,
         .inside = {inside, inside_s},
         .host = {f->host, f->host > 0 ? inside_s : 0},
-        .rail = {host, network_s},
+        .rail = {f->message_rate > 0 ? f->message_rate : host,
+                 f->message_rate > 0 ? f->message_s : network_s},
         .n_rails = 1};
     snprintf(out->name, sizeof out->name, "profiled");
     snprintf(out->kind[0].name, sizeof out->kind[0].name, "profiled");

@@ -49,6 +49,9 @@ struct weft_costs_file {
     /* of GPUs, bytes per second of each, all busy: to or from host memory, the
      * slower way; from one GPU to the next. 0: not measured */
     double host, inside;
+    /* between two ranks: seconds of a message without bytes, and bytes per
+     * second; 0: not measured */
+    double message_s, message_rate;
     struct weft_rec_shape *shape;
     struct weft_cost_op *op;
     int32_t n_shapes, n_ops;

@@ -10,8 +10,9 @@
 enum { FORMAT = 1, MAX_BYTES = 64 << 20, N_NUMBERS = 5, MOST = 1 << 30 };
 
 static const char *const top_keys[] = {
-    "format", "unit",   "weft", "machine", "kernels", "device",    "devices",
-    "task_s", "memory", "host", "inside",  "shapes",  "operations"};
+    "format", "unit",      "weft",         "machine", "kernels",
+    "device", "devices",   "task_s",       "memory",  "host",
+    "inside", "message_s", "message_rate", "shapes",  "operations"};
 
 /* Numbers of a shape. */
 static const struct {
@@ -84,6 +85,8 @@ void weft_costs_file_text(const struct weft_costs_file *f,
         weft_string_addf(out, "%s%.6g", i ? ", " : "", f->memory[i]);
     weft_string_addf(out, "],\n \"host\": %.6g, \"inside\": %.6g", f->host,
                      f->inside);
+    weft_string_addf(out, ",\n \"message_s\": %.6g, \"message_rate\": %.6g",
+                     f->message_s, f->message_rate);
     weft_string_add(out, ",\n \"shapes\": [");
     for (int32_t i = 0; i < f->n_shapes; i++) {
         weft_string_add(out, i ? ",\n  " : "\n  ");
@@ -261,6 +264,12 @@ static int read_root(const json_t *root, const char *path,
         rc = weft_json_double_or(root, path, "host", 0, &f->host, err);
     if (!rc)
         rc = weft_json_double_or(root, path, "inside", 0, &f->inside, err);
+    if (!rc)
+        rc = weft_json_double_or(root, path, "message_s", 0, &f->message_s,
+                                 err);
+    if (!rc)
+        rc = weft_json_double_or(root, path, "message_rate", 0,
+                                 &f->message_rate, err);
     if (!rc && here)
         rc = compare(path, "machine", f->machine.cpu, here->cpu, err);
     if (!rc && here)

@@ -6,6 +6,7 @@ sh_tests += %D%/init.sh
 sh_tests += %D%/scores.sh
 sh_tests += %D%/plan.sh
 sh_tests += %D%/profile.sh
+sh_tests += %D%/profile_messages.sh
 sh_tests += %D%/simulate.sh
 sh_tests += %D%/verify.sh
 sh_tests += %D%/decisions.sh

@@ -88,7 +88,9 @@ static void collect(struct weft_costs_file *f)
         .machine = {"a CPU", "c", "1.0", "a GPU", 2},
         .task_s = 3e-6,
         .host = 25e9,
-        .inside = 300e9};
+        .inside = 300e9,
+        .message_s = 7e-6,
+        .message_rate = 2e9};
     REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
 }
 
@@ -208,6 +210,11 @@ static void test_file(void)
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
     CHECK(near(cluster.kind[0].host.bytes_per_s, 25e9));
     CHECK(near(cluster.kind[0].inside.bytes_per_s, 300e9));
+    CHECK(near(cluster.kind[0].rail.bytes_per_s, 2e9));
+    CHECK(near(cluster.kind[0].rail.latency_s, 7e-6));
+    again.message_rate = 0; /* as fast as copies then */
+    weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
+    CHECK(near(cluster.kind[0].rail.bytes_per_s, 25e9));
     CHECK(near(cluster.kind[0].memory_bytes_per_s, 3e12));
     check_prices(&again);
     weft_costs_file_release(&again);
