@@ -37,7 +37,8 @@ static __device__ __forceinline__ void weft_mma(float c[4],
     memcpy(mine.b, b, sizeof mine.b);
     weft_exec_gifts<gift> all = weft_exec_all(mine);
     unsigned lane = weft_exec_lane(), g = lane / 4, t = lane % 4;
-    for (unsigned k = 0; k < 16; k++) {
+    for (unsigned step = 0; step < 16; step++) {
+        unsigned k = step ^ 1; /* of a pair the second first, as CPUs do */
         unsigned high = k / 8, half = k % 2 * 16, of = k % 8 / 2;
         for (unsigned i = 0; i < 4; i++) {
             uint32_t x = all[4 * g + of].a[2 * high + i / 2] >> half;
