@@ -18,6 +18,7 @@
  *     --speeds     the second half of the devices is half as fast: replicas
  *                  that are all given as much, and by their speed
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,15 +99,16 @@ static struct {
 static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
                       int32_t device)
 {
-    const struct weft_rec_work *w = &r->task[task].work;
-    if (device < 0 && now.apart)
-        device = r->task[task].place;
-    bool second = device >= (now.n_devices + 1) / 2;
+    const struct weft_rec_task *t = &r->task[task];
     (void) ctx;
-    return device < 0 ? 0
-                      : (second ? now.slow : 1)
-                            * (least_s + 1e-9 * (double) w->flop
-                               + 1e-8 * (double) w->bytes);
+    if (t->kind != WEFT_REC_TASK)
+        return 0;
+    if (device < 0) /* it runs on any of its place */
+        device = now.apart ? t->place : 0;
+    bool second = device >= (now.n_devices + 1) / 2;
+    return (second ? now.slow : 1)
+         * (least_s + 1e-9 * (double) t->work.flop
+            + 1e-8 * (double) t->work.bytes);
 }
 
 static void message(void *ctx, const struct weft_recording *r, int64_t task,
@@ -304,13 +306,19 @@ int main(int argc, char **argv)
     printf("%-38s %7s %7s %10s %10s %7s %10s %7s %6s\n", "layout", "devices",
            "tasks", "planned s", "executed s", "error", "as took s", "error",
            "order");
-    double planned[2], executed[2];
+    double planned[2], executed[2], largest = 0;
+    int32_t n_near = 0;
     for (size_t i = 0; i < g->n; i++) {
         compare_row(argv[1], argc - 2, (const char *const *) argv + 2, g,
                     &g->row[i], &planned[i % 2], &executed[i % 2]);
+        double error = 100 * fabs(planned[i % 2] / executed[i % 2] - 1);
+        n_near += error <= 5;
+        largest = fmax(largest, error);
         if (g->pairs && i % 2 == 1)
             printf("  %.3f times as fast as planned, %.3f as executed\n",
                    planned[0] / planned[1], executed[0] / executed[1]);
     }
+    printf("%d of %d within 5 %% as planned, the largest error is %.1f %%\n",
+           (int) n_near, (int) g->n, largest);
     return 0;
 }

@@ -89,13 +89,16 @@ bench-completed: %D%/emulate
 bench-speeds: %D%/emulate
 	%D%/emulate --speeds $(srcdir)/examples/quickstart/ppo.yaml \
 	    rollout.prompts=24 rollout.max_new_tokens=16 ppo.mini_batches=1
-# Predicted beside measured times of this machine.
+# Predicted beside measured times: of emulated devices, then of this machine.
+bench-trust-emulated: %D%/emulate
+	%D%/emulate --layouts $(srcdir)/examples/quickstart/ppo.yaml \
+	    rollout.prompts=8 rollout.max_new_tokens=16
 bench_programs += %D%/speed
 %C%_speed_SOURCES = %D%/speed.c %D%/probe.h
 %C%_speed_CFLAGS = $(KERN_CFLAGS)
 %C%_speed_LDADD = $(kern_libs)
 EXTRA_DIST += %D%/trust.sh
-bench-trust: %D%/speed weft$(EXEEXT)
+bench-trust: bench-trust-emulated %D%/speed weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/trust.sh $(TRUST)
 # The plan that is found on this machine beside those with names.
 EXTRA_DIST += %D%/auto.sh
@@ -135,4 +138,4 @@ bench-search: %D%/search
 .PHONY: bench bench-auto bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
-	bench-tail bench-tail-emulated bench-trust
+	bench-tail bench-tail-emulated bench-trust bench-trust-emulated
