@@ -3,8 +3,8 @@
  * Branch and bound: calls take options one after another, those first that
  * weigh most. What the options taken so far and the least of all others come to
  * in each mixture of bounds (inside.h) is a bound of everything below; it is
- * left out where that is no better than the best. What is never looked at, and
- * choices whose order might be better than the one played, leave the gap.
+ * left out where that is no better than the best. What is never looked at leaves
+ * the gap.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -85,11 +85,6 @@ static void leaf(struct branching *b)
         b->best->evaluations++;
         return;
     }
-    double below = fits(b) ? b->best->value.period * (1 - WEFT_SEARCH_NEAR)
-                           : v.period;
-    if (v.bound < below)
-        weft_search_order(b->s, b->choice, below, &v, NULL);
-    b->lowest = v.bound < b->lowest ? v.bound : b->lowest;
     weft_search_consider(b->s, b->choice, &v, b->best);
 }
 

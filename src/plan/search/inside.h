@@ -11,11 +11,15 @@ enum {
                                 devices together */
 };
 
-/* Calls that wait for one another around `height` iterations. */
+/* Calls that wait for one another around `height` iterations. One of them may
+ * read what another makes, `maker`, while it does: when the first `part` of that
+ * is there, the reader has all but that left to do. */
 struct weft_search_cycle {
     uint32_t calls;
     uint32_t moves; /* those of these that weights move to first */
     int32_t height;
+    int32_t maker, reader; /* -1: there are none */
+    int32_t part;          /* of WEFT_SEARCH_PARTS */
 };
 
 struct weft_search {
@@ -23,6 +27,9 @@ struct weft_search {
     int32_t
         trainer[WEFT_MAX_CALLS]; /* the call that trains a call's role; -1:
                                         none */
+    int32_t by_priority[WEFT_MAX_CALLS]; /* calls, the highest first */
+    int32_t timing; /* the call by which iterations are timed: the first that
+                       trains, or else the last */
     int32_t n_cycles;
     struct weft_search_cycle cycle[WEFT_SEARCH_CYCLES];
     /* least of each call's part in each mixture */
@@ -36,6 +43,9 @@ static inline double weft_search_weight(int32_t i)
     return (double) i / (WEFT_SEARCH_WEIGHTS - 1);
 }
 
+/* Seconds of a call that a cycle cannot do without. */
+double weft_search_length(const struct weft_search_cycle *cycle, int32_t call,
+                          const struct weft_option *o);
 /* What an option of a call adds to mixture w of cycle k. */
 double weft_search_part(const struct weft_search *s, int32_t k, int32_t w,
                         int32_t call, const struct weft_option *o);
@@ -60,20 +70,15 @@ bool weft_search_alike(const struct weft_call_plan *a,
 bool weft_search_dominates(const struct weft_search *s, int32_t call,
                            const struct weft_option *a,
                            const struct weft_option *b);
-bool weft_search_overlap(const struct weft_mesh *a,
-                         const struct weft_mesh *b);
 /* Whether a value is better: it fits, or exceeds memory less; then it is
  * shorter. */
 bool weft_search_better(const struct weft_search *s,
                         const struct weft_search_value *a,
                         const struct weft_search_value *b);
-/* Calls and, from n_calls on, moves before them. */
-struct weft_search_jobs {
-    double seconds[2 * WEFT_MAX_CALLS]; /* 0: there is no such job */
-    uint64_t meets[2 * WEFT_MAX_CALLS]; /* jobs that share devices with it */
-};
-void weft_search_jobs(const struct weft_search *s, const int32_t *choice,
-                      struct weft_search_jobs *out);
+bool weft_search_covers(const struct weft_mesh *mesh, int32_t node,
+                        int32_t device);
+/* The period of a choice. */
+double weft_search_play(const struct weft_search *s, const int32_t *choice);
 /* The most bytes of a device, with the first n calls of `order` alone. */
 double weft_search_bytes(const struct weft_search *s, const int32_t *choice,
                          const int32_t *order, int32_t n);

@@ -14,14 +14,18 @@ struct path {
     int32_t first;
     uint32_t seen, moves;
     int32_t height;
+    int32_t maker, reader; /* the first that may overlap; -1: none */
 };
 
+/* Where calls overlap, a cycle for each part of results that is waited for: all
+ * are bounds, and which is the longest depends on the options. */
 static void keep(const struct path *p)
 {
     struct weft_search *s = p->s;
-    if (s->n_cycles < WEFT_SEARCH_CYCLES)
-        s->cycle[s->n_cycles++] = (struct weft_search_cycle){
-            p->seen, p->moves, p->height};
+    for (int32_t k = 0; k <= (p->reader < 0 ? 0 : WEFT_SEARCH_PARTS); k++)
+        if (s->n_cycles < WEFT_SEARCH_CYCLES)
+            s->cycle[s->n_cycles++] = (struct weft_search_cycle){
+                p->seen, p->moves, p->height, p->maker, p->reader, k};
 }
 
 /* Follows all paths from call c on, over calls numbered from `first` on, which
@@ -35,6 +39,10 @@ static void follow(struct path p, int32_t c)
         if (!now && !later)
             continue;
         struct path q = p;
+        if (now && q.reader < 0 && !s->p->call[to].trains) {
+            q.maker = c;
+            q.reader = to;
+        }
         q.height += !now;
         q.moves |= now ? 0 : 1u << to;
         if (to == p.first && q.height > 0)
@@ -49,12 +57,27 @@ static void follow(struct path p, int32_t c)
 /* The first is none, so that the bound of all devices together is there. */
 static void find_cycles(struct weft_search *s)
 {
-    keep(&(struct path){.s = s, .height = 1});
+    keep(&(struct path){.s = s, .height = 1, .maker = -1, .reader = -1});
     for (int32_t c = 0; c < s->p->n_calls; c++)
-        follow((struct path){.s = s, .first = c, .seen = 1u << c}, c);
+        follow((struct path){.s = s,
+                             .first = c,
+                             .seen = 1u << c,
+                             .maker = -1,
+                             .reader = -1},
+               c);
 }
 
 /* ---- Bounds ------------------------------------------------------------- */
+
+double weft_search_length(const struct weft_search_cycle *cycle, int32_t call,
+                          const struct weft_option *o)
+{
+    if (call == cycle->maker && cycle->part < WEFT_SEARCH_PARTS)
+        return o->came[cycle->part] * o->seconds;
+    if (call == cycle->reader)
+        return (1 - (double) cycle->part / WEFT_SEARCH_PARTS) * o->seconds;
+    return o->seconds;
+}
 
 double weft_search_part(const struct weft_search *s, int32_t k, int32_t w,
                         int32_t call, const struct weft_option *o)
@@ -62,10 +85,10 @@ double weft_search_part(const struct weft_search *s, int32_t k, int32_t w,
     const struct weft_search_cycle *cycle = &s->cycle[k];
     double weight = weft_search_weight(w);
     double all = (double) s->p->n_nodes * s->p->n_devices;
-    double part = (1 - weight) * o->seconds * weft_mesh_size(&o->plan.mesh)
-                / all;
+    double part = (1 - weight) * o->share * o->seconds
+                * weft_mesh_size(&o->plan.mesh) / all;
     if (cycle->calls >> call & 1)
-        part += weight * o->seconds / cycle->height;
+        part += weight * weft_search_length(cycle, call, o) / cycle->height;
     return part;
 }
 
@@ -104,7 +127,18 @@ int weft_search_create(const struct weft_search_problem *problem,
     if (!s)
         return weft_err_nomem(err, "a search", sizeof *s);
     s->p = problem;
+    s->timing = problem->n_calls - 1;
+    for (int32_t c = problem->n_calls - 1; c >= 0; c--)
+        if (problem->call[c].trains)
+            s->timing = c;
     for (int32_t c = 0; c < problem->n_calls; c++) {
+        const struct weft_search_call *call = problem->call;
+        int32_t at = c;
+        for (; at > 0
+               && call[s->by_priority[at - 1]].priority < call[c].priority;
+             at--)
+            s->by_priority[at] = s->by_priority[at - 1];
+        s->by_priority[at] = c;
         s->trainer[c] = -1;
         for (int32_t t = 0; t < problem->n_calls; t++)
             if (problem->call[t].trains
@@ -166,23 +200,6 @@ void weft_search_consider(const struct weft_search *s, const int32_t *choice,
            (size_t) s->p->n_calls * sizeof best->choice[0]);
 }
 
-/* All in their best orders. */
-static void order_finalists(const struct weft_search *s,
-                            struct weft_search_result *best)
-{
-    struct weft_search_result old = *best;
-    best->n_finalists = 0;
-    if (old.n_finalists == 0) /* nothing fits yet */
-        weft_search_order(s, best->choice, best->value.period, &best->value,
-                          NULL);
-    for (int32_t i = 0; i < old.n_finalists; i++) {
-        struct weft_search_value v = old.finalist[i].value;
-        weft_search_order(s, old.finalist[i].choice, v.period, &v, NULL);
-        weft_search_consider(s, old.finalist[i].choice, &v, best);
-    }
-    best->evaluations = old.evaluations;
-}
-
 int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err)
@@ -190,7 +207,6 @@ int weft_search_run(const struct weft_search *s,
     *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY}};
     weft_search_greedy(s, how, out);
     weft_search_anneal(s, how, out);
-    order_finalists(s, out);
     int rc = weft_search_branch(s, how, out, err);
     out->fits = out->value.bytes <= s->p->device_bytes;
     return rc;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Options that another one of the same call and mesh makes needless: whatever
- * else is chosen, the plan with the other one is as fast and fits as well.
+ * else is chosen, no bound of the plan with the other one is worse, and it fits as
+ * well. Its period may be, in rare cases, as where a call that ends sooner is in
+ * the way of another (Graham, 1969).
  *
- * With the same degrees weights move alike, so it is enough to take no longer
- * and to need no more memory. With other degrees moves may take longer. Those
- * inside of the call's own mesh may do so by as much as the call is faster:
- * they take the rest of its time, beside it. A move from or to other devices
- * must not, as those may have no time to spare. An option whose weights have no
- * copy as they lie like another call's may leave only for one that has room for
- * the copy.
+ * With the same degrees weights move alike, so it is enough to take no longer, to
+ * need no more of its devices, to have no results later, and to need no more
+ * memory. With other degrees moves may take longer, by as much as the call is
+ * faster. An option whose weights have no copy as they lie like another call's may
+ * leave only for one that has room for the copy.
  */
 #include <math.h>
 #include <string.h>
@@ -25,18 +25,9 @@ static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
         && a->device == b->device && a->n_devices == b->n_devices;
 }
 
-static bool inside(const struct weft_mesh *a, const struct weft_mesh *of)
-{
-    return a->node >= of->node
-        && a->node + a->n_nodes <= of->node + of->n_nodes
-        && a->device >= of->device
-        && a->device + a->n_devices <= of->device + of->n_devices;
-}
-
 /* The most that a move of `role` between one option or the other and those of
- * `other` takes longer with `a` than with `b`. INFINITY: a move of other
- * devices takes longer. copies: the bytes are added that a copy takes where b
- * needs none and a does. */
+ * `other` takes longer with `a` than with `b`. copies: the bytes are added that a
+ * copy takes where b needs none and a does. */
 static double longer(const struct weft_search *s, int32_t role, bool trains,
                      const struct weft_option *a, const struct weft_option *b,
                      const struct weft_search_call *other, double *copies)
@@ -55,14 +46,21 @@ static double longer(const struct weft_search *s, int32_t role, bool trains,
             double copy = trains ? o->weights : a->weights;
             largest = copy > largest ? copy : largest;
         }
-        if (with_a <= with_b)
-            continue;
-        if (!inside(&n->mesh, &a->plan.mesh))
-            return INFINITY;
         most = with_a - with_b > most ? with_a - with_b : most;
     }
     *copies += largest;
     return most;
+}
+
+/* Whether results of a, which begins `slower` seconds after b, are never later. */
+static bool no_later(const struct weft_option *a, double slower,
+                     const struct weft_option *b)
+{
+    bool ok = a->seconds + slower <= b->seconds;
+    for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
+        ok = ok
+          && a->came[k] * a->seconds + slower <= b->came[k] * b->seconds;
+    return ok;
 }
 
 bool weft_search_dominates(const struct weft_search *s, int32_t call,
@@ -70,19 +68,20 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
                            const struct weft_option *b)
 {
     const struct weft_search_call *c = &s->p->call[call];
-    double seconds = a->seconds, copies = 0;
+    double slower = 0, copies = 0;
     if (!same_mesh(&a->plan.mesh, &b->plan.mesh) || a->seconds > b->seconds
+        || a->share * a->seconds > b->share * b->seconds || !no_later(a, 0, b)
         || a->held > b->held || a->active > b->active
         || a->weights > b->weights)
         return false;
     if (s->trainer[call] < 0 || weft_search_alike(&a->plan, &b->plan))
         return true;
-    for (int32_t i = 0; i < s->p->n_calls && seconds <= b->seconds; i++)
+    for (int32_t i = 0; i < s->p->n_calls; i++)
         if (i != call && s->trainer[i] == s->trainer[call]
             && (c->trains || i == s->trainer[call]))
-            seconds += longer(s, c->role, c->trains, a, b, &s->p->call[i],
-                              &copies);
-    return seconds <= b->seconds
+            slower = fmax(slower, longer(s, c->role, c->trains, a, b,
+                                         &s->p->call[i], &copies));
+    return no_later(a, slower, b)
         && (c->trains ? a->held + copies <= b->held
                       : a->active + copies <= b->active);
 }

@@ -4,17 +4,17 @@
  * its options, a mesh with a layout, so that an iteration takes the least time
  * and nothing is held beyond a device's memory.
  *
- *     time      calls whose meshes overlap run one after another, in the order
- *               in which they become ready; a trained role's weights move to
- *               a call of another layout as soon as they are trained, on the
- *               devices of both. What counts is the steady period: the time
- *               from one iteration's end to the next one's.
+ *     time      the steady period: the time from one iteration's end to the next
+ *               one's, where devices run tasks of the call with the highest
+ *               priority first, as in a run (play.c). What a call reads may still
+ *               be made while it runs. A trained role's weights move to a call of
+ *               another layout when they are trained.
  *     memory    of a device: what options on it hold always (struct
  *               weft_option), and the most that those need while they run which
  *               can do so at the same time
- *     bound     no order of calls is better: each cycle of calls that wait for
- *               one another takes its length, each device the calls it has,
- *               all devices together what all calls take of them
+ *     bound     no order of tasks is better: each cycle of calls that wait for
+ *               one another takes its length, each device the work it has, all
+ *               devices together the work of all calls
  *
  * Methods: greedy, annealing from there, branch and bound. Pure and
  * deterministic: a seed and a number of evaluations give one result.
@@ -28,9 +28,17 @@
 extern "C" {
 #endif
 
+/* Parts of a call's results that others can begin with. */
+enum { WEFT_SEARCH_PARTS = 4 };
+
 struct weft_option {
     struct weft_call_plan plan;
-    double seconds; /* of an iteration's part of the call, > 0 */
+    double seconds; /* of an iteration's part of the call, alone, > 0 */
+    double
+        share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
+    /* after which share of its seconds the first results are there, the first
+     * quarter, half, three quarters; ascending, 1: with all others */
+    double came[WEFT_SEARCH_PARTS];
     /* bytes of each device: always; while it runs; of weights while it runs,
      * where the role is trained in another layout */
     double held, active, weights;
@@ -40,6 +48,7 @@ struct weft_search_call {
     const struct weft_option *option;
     int32_t n_options; /* >= 1 */
     int32_t role;      /* calls of a trained role have its weights */
+    int priority;      /* on devices of several calls, the highest first */
     bool trains;     /* writes the role's next version; one call of a role */
     bool trained;    /* another call trains its role, or this one */
     uint32_t before; /* set of calls whose results it reads */
@@ -67,7 +76,7 @@ struct weft_search_problem {
 /* What a choice of options comes to. */
 struct weft_search_value {
     double period; /* seconds */
-    double bound;  /* no order of these calls has a shorter period */
+    double bound;  /* no order of tasks has a shorter period */
     double bytes;  /* of the device that has most */
 };
 
@@ -92,14 +101,6 @@ struct weft_search_value weft_search_value(const struct weft_search *s,
                                            const int32_t *choice);
 /* Periods closer than this share count as one. */
 #define WEFT_SEARCH_NEAR 1e-4
-/* Looks for an order of a choice's calls with a period of at most `below`.
- * True: there is one, and v, the choice's value, becomes that of its best one;
- * start (2 n_calls; NULL: not wanted) says when calls, and then the moves
- * before them, begin in iteration 0; iteration i is i periods later. False:
- * none was found, and v->bound may have risen. */
-bool weft_search_order(const struct weft_search *s, const int32_t *choice,
-                       double below, struct weft_search_value *v,
-                       double *start);
 
 struct weft_search_how {
     uint64_t seed;
@@ -120,7 +121,7 @@ struct weft_search_finalist {
 
 struct weft_search_result {
     int32_t choice[WEFT_MAX_CALLS];
-    struct weft_search_value value; /* in the best order found */
+    struct weft_search_value value;
     double bound; /* no choice that fits has a shorter period, in any order */
     int64_t evaluations, branches;
     int32_t n_finalists; /* the first of them is the choice, if it fits */

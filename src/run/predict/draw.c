@@ -27,7 +27,6 @@ static void choose(const struct weft_search *s,
         if (v->bytes <= p->device_bytes)
             break;
     }
-    weft_search_order(s, choice, v->period, v, NULL);
 }
 
 static int draw(struct weft_finding *f, int32_t n, struct weft_drawn *out,

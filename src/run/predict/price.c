@@ -149,8 +149,42 @@ static double lots_apart_s(const struct weft_simulation *s)
          / (double) (n - 1);
 }
 
-int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
-                        double *step_s, struct weft_err *err)
+static int ascending(const void *left, const void *right)
+{
+    const double *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* When samples leave generation. */
+static int find_came(const struct weft_simulation *s, struct weft_priced *out,
+                     struct weft_err *err)
+{
+    const struct weft_recording *r = &s->r;
+    double *at = weft_alloc((size_t) r->n_tasks + 1, sizeof *at);
+    size_t n = 0;
+    if (!at)
+        return weft_err_nomem(err, "prices",
+                              (size_t) r->n_tasks * sizeof *at);
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        struct weft_span span;
+        int32_t device;
+        if (t->kind == WEFT_REC_TASK && t->priority == WEFT_PRIORITY_SAMPLE
+            && weft_engine_span(s->engine, i, &span, &device))
+            at[n++] = span.end_s;
+    }
+    qsort(at, n, sizeof *at, ascending);
+    for (size_t k = 0; k < WEFT_SEARCH_PARTS; k++)
+        out->came[k] = n > 0
+                         ? at[(n - 1) * k / WEFT_SEARCH_PARTS] / out->seconds
+                         : 1;
+    weft_free(at);
+    return 0;
+}
+
+int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
+                        struct weft_priced *out, double *step_s,
+                        struct weft_err *err)
 {
     int32_t devices = s->job.n_devices / s->job.n_places;
     size_t n = (size_t) s->r.n_tiles;
@@ -163,8 +197,13 @@ int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
         set_leases(s, lease);
         out->seconds = weft_engine_now_s(s->engine);
         *step_s = lots_apart_s(s);
-        rc = find_active(s, lease, &out->active, err);
+        out->busy_s = 0;
+        for (int32_t d = 0; d < s->job.n_devices; d++)
+            out->busy_s += weft_engine_use(s->engine, d).busy_s / n_devices;
+        rc = find_came(s, out, err);
     }
+    if (!rc)
+        rc = find_active(s, lease, &out->active, err);
     if (!rc)
         rc = find_held(s, lease, 1u << WEFT_MEM_WEIGHTS, &out->weights, err);
     if (!rc)

@@ -22,10 +22,15 @@
 #define WEFT_RUN_PREDICT_PRICE_H
 
 #include "plan/layout.h"
+#include "plan/search/search.h"
 #include "run/predict/simulate.h"
 
 struct weft_priced {
     double seconds; /* of an iteration; 0: it has no tasks */
+    double busy_s;  /* the mean of its devices: at work meanwhile */
+    /* generation: after which share of its seconds the first samples are there,
+     * the first quarter, half, three quarters; others: 1 */
+    double came[WEFT_SEARCH_PARTS];
     /* bytes of each device, where they are most: weights of the call's role;
      * what it has for good beside them, which are gradients and optimizer state
      * or a KV cache; what its tasks need while they run */

@@ -72,13 +72,16 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
 }
 
 /* The least number of layers of a stage with which other stages have as much
- * to do as the one with the head, and whether all models are larger than one
- * more. */
+ * to do as the one with the head, and whether all models are larger than a few
+ * more. With ZeRO 2 and 3 what is exchanged of the head and the embedding is hidden
+ * behind several layers, and what is gathered ahead alternates between two. */
 static void set_layers(const struct weft_pricer *p,
                        const struct weft_call_plan *at, struct sizes *z)
 {
     int32_t *end = z->end[LAYERS];
-    int32_t least = at->zero == 3 ? 3 : 1; /* it gathers one layer ahead */
+    bool exchanges = at->zero >= 2 && at->pp == 1;
+    int32_t least = exchanges ? 5 : at->zero == 3 ? 3 : 1;
+    int32_t more = exchanges ? 2 : 1;
     bool smaller = false;
     for (int32_t r = 0; r < p->needs->flow->n_roles; r++) {
         const struct weft_shape *s = p->needs->shape[r];
@@ -88,12 +91,12 @@ static void set_layers(const struct weft_pricer *p,
     }
     for (int32_t r = 0; r < p->needs->flow->n_roles; r++) {
         const struct weft_shape *s = p->needs->shape[r];
-        smaller = smaller || layers_of(s, at->pp, least + 1) < s->n_layers;
+        smaller = smaller || layers_of(s, at->pp, least + more) < s->n_layers;
     }
     end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
     if (smaller && !p->whole) {
         end[0] = least;
-        end[1] = least + 1;
+        end[1] = least + more;
     }
 }
 
@@ -247,11 +250,17 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     if (!rc) {
         rc = weft_simulation_open(t, &one, &s, err);
         if (!rc)
-            rc = weft_price_recorded(&s, out, &step_s, err);
+            rc = weft_price_recorded(&s,
+                                     weft_mesh_size(&t->plan.call[call].mesh),
+                                     out, &step_s, err);
         weft_simulation_close(&s);
     }
-    out->seconds += step_s * p->t->settings.epochs
-                  * (p->t->settings.mini_batches - z->steps);
+    if (!rc && out->seconds > 0 && step_s > 0) {
+        double more = step_s * p->t->settings.epochs
+                    * (p->t->settings.mini_batches - z->steps);
+        out->busy_s *= 1 + more / out->seconds;
+        out->seconds += more;
+    }
     release_layouts(t);
     weft_free(t);
     return rc;
@@ -325,11 +334,17 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         if (rc)
             return rc;
         double bytes = share_of(p, call, at, &z, corner, false);
-        out->seconds += one.seconds * share_of(p, call, at, &z, corner, true);
+        double time = share_of(p, call, at, &z, corner, true);
+        out->seconds += one.seconds * time;
+        out->busy_s += one.busy_s * time;
+        for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
+            out->came[k] += one.came[k] * one.seconds * time;
         out->weights += one.weights * bytes;
         out->state += one.state * bytes;
         out->active += one.active * bytes;
     }
+    for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
+        out->came[k] /= out->seconds;
     out->weights = positive(out->weights);
     out->state = positive(out->state);
     out->active = positive(out->active);

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Iterations of a choice's calls as devices run them: task by task, those of the
+ * call with the highest priority first. A task is short beside its call, so that
+ * calls go on smoothly, each with a speed that changes only when a call begins or
+ * ends. At full speed a call takes its seconds, and a share of the time of each of
+ * its devices, which is less than all where stages wait for one another: calls of
+ * lower priority have the rest. Those of equal priority go on so that each would
+ * end at the same time. A call has the speed of its slowest device.
+ *
+ * What reads a call's results and does not train begins with the first of them, and
+ * then goes on as they come.
+ */
+#include <math.h>
+
+#include "plan/search/inside.h"
+
+enum {
+    /* The period is the mean of the last two of so many iterations. */
+    ITERATIONS = 5,
+    MOST_EVENTS = 4096,
+    MOST_DEVICES = 64
+};
+static const double tiny = 1e-9;
+
+struct play {
+    const struct weft_search *s;
+    int32_t n;
+    const struct weft_option *o[WEFT_MAX_CALLS];
+    double move[WEFT_MAX_CALLS];
+    /* Devices that differ, by the calls that they have. */
+    uint32_t calls_of[MOST_DEVICES];
+    int32_t n_devices;
+    /* of each call, in its iteration `done` */
+    int32_t done[WEFT_MAX_CALLS];
+    double part[WEFT_MAX_CALLS];  /* that is done */
+    double rate[WEFT_MAX_CALLS];  /* parts per second */
+    double ended[WEFT_MAX_CALLS]; /* when the one before ended */
+    double now;
+};
+
+/* ---- Devices ------------------------------------------------------------ */
+
+/* Devices with the same calls are one, and one with fewer is never the slowest. */
+static void add_device(struct play *q, uint32_t calls)
+{
+    int32_t n = 0;
+    for (int32_t d = 0; d < q->n_devices; d++) {
+        if ((calls & ~q->calls_of[d]) == 0)
+            return;
+        if ((q->calls_of[d] & ~calls) != 0)
+            q->calls_of[n++] = q->calls_of[d];
+    }
+    q->n_devices = n;
+    if (n < MOST_DEVICES)
+        q->calls_of[q->n_devices++] = calls;
+}
+
+static void find_devices(struct play *q)
+{
+    for (int32_t i = 0; i < q->n; i++)
+        for (int32_t j = 0; j < q->n; j++) {
+            const struct weft_mesh *a = &q->o[i]->plan.mesh;
+            const struct weft_mesh *b = &q->o[j]->plan.mesh;
+            if (!weft_search_covers(a, a->node, b->device)
+                || !weft_search_covers(b, a->node, b->device))
+                continue;
+            uint32_t calls = 0;
+            for (int32_t c = 0; c < q->n; c++)
+                calls |= (uint32_t) weft_search_covers(&q->o[c]->plan.mesh,
+                                                       a->node, b->device)
+                      << c;
+            add_device(q, calls);
+        }
+}
+
+/* ---- What calls wait for ------------------------------------------------- */
+
+/* The part of a call's results that is there when it has done `part` of its
+ * work, and in `rate` how much faster than that it grows from there on. */
+static double came(const struct weft_option *o, double part, double *rate)
+{
+    int32_t k = 0;
+    *rate = 0;
+    if (part >= 1 - tiny)
+        return 1;
+    while (k < WEFT_SEARCH_PARTS && o->came[k] <= part + tiny)
+        k++;
+    if (k == 0)
+        return 0;
+    double from = o->came[k - 1];
+    double to = k < WEFT_SEARCH_PARTS ? o->came[k] : 1;
+    double each = 1.0 / WEFT_SEARCH_PARTS;
+    if (k == WEFT_SEARCH_PARTS || to >= 1 - tiny)
+        to = 1;
+    if (to - from <= tiny)
+        return (k - 1) * each;
+    *rate = each / (to - from);
+    return (k - 1 + (part - from) / (to - from)) * each;
+}
+
+/* Whether a call has what it waits for before it can begin. at: no sooner than
+ * then, where weights move. */
+static bool can_begin(const struct play *q, int32_t c, double *at)
+{
+    const struct weft_search_call *call = &q->s->p->call[c];
+    int32_t i = q->done[c], t = q->s->trainer[c];
+    for (int32_t k = 0; k < q->n; k++)
+        if (q->done[k] + 1 < i)
+            return false; /* iterations before the last have ended */
+    for (uint32_t m = call->before; m; m &= m - 1) {
+        int32_t b = __builtin_ctz(m);
+        if (q->done[b] < i || (call->trains && q->done[b] <= i))
+            return false;
+    }
+    if (t < 0 || t == c || i == 0)
+        return true;
+    *at = q->ended[t] + q->move[c];
+    return q->done[t] >= i && *at <= q->now + tiny * q->now;
+}
+
+/* The part that a call can have done by what it reads; rate: at which that
+ * grows, in parts per second. */
+static double most_done(const struct play *q, int32_t c, double *rate)
+{
+    double most = 1;
+    *rate = 0;
+    for (uint32_t m = q->s->p->call[c].before; m; m &= m - 1) {
+        int32_t b = __builtin_ctz(m);
+        double grows, part;
+        if (q->done[b] > q->done[c])
+            continue;
+        part = came(q->o[b], q->part[b], &grows);
+        if (part < most) {
+            most = part;
+            *rate = grows * q->rate[b];
+        }
+    }
+    return most;
+}
+
+/* ---- Speeds ------------------------------------------------------------- */
+
+/* The rate that a call can have by itself and by what it reads. */
+static double most_rate(const struct play *q, int32_t c)
+{
+    double rate = 1 / q->o[c]->seconds, grows;
+    double most = most_done(q, c, &grows);
+    return q->part[c] >= most - tiny && most < 1 && grows < rate ? grows
+                                                                 : rate;
+}
+
+static void give(struct play *q, int32_t c, double rate, double *left)
+{
+    double use = rate * q->o[c]->share * q->o[c]->seconds;
+    q->rate[c] = rate;
+    for (int32_t d = 0; d < q->n_devices; d++)
+        if (q->calls_of[d] >> c & 1)
+            left[d] = left[d] - use > tiny ? left[d] - use : 0;
+}
+
+/* Sets the rates of a set of calls of one priority; left: of each device. They
+ * become faster together, until a device is full or a call can be no faster; the
+ * others go on from there. */
+static void share(struct play *q, uint32_t calls, double *left)
+{
+    double own[WEFT_MAX_CALLS];
+    for (uint32_t m = calls; m; m &= m - 1)
+        own[__builtin_ctz(m)] = most_rate(q, __builtin_ctz(m));
+    while (calls) {
+        double rate = INFINITY;
+        uint32_t full = 0; /* the calls that get it */
+        for (uint32_t m = calls; m; m &= m - 1) {
+            int32_t c = __builtin_ctz(m);
+            if (own[c] < rate) {
+                rate = own[c];
+                full = 1u << c;
+            }
+        }
+        for (int32_t d = 0; d < q->n_devices; d++) {
+            uint32_t here = calls & q->calls_of[d];
+            double load = 0;
+            for (uint32_t m = here; m; m &= m - 1) {
+                const struct weft_option *o = q->o[__builtin_ctz(m)];
+                load += o->share * o->seconds;
+            }
+            if (here && left[d] < rate * load) {
+                rate = left[d] / load;
+                full = here;
+            }
+        }
+        for (uint32_t m = full; m; m &= m - 1)
+            give(q, __builtin_ctz(m), rate, left);
+        calls &= ~full;
+    }
+}
+
+/* Sets all rates. Returns when the first move ends. */
+static double set_rates(struct play *q)
+{
+    const struct weft_search *s = q->s;
+    double left[MOST_DEVICES], next = INFINITY;
+    for (int32_t d = 0; d < q->n_devices; d++)
+        left[d] = 1;
+    for (int32_t k = 0; k < q->n;) {
+        int32_t first = s->by_priority[k];
+        uint32_t calls = 0;
+        for (; k < q->n
+               && s->p->call[s->by_priority[k]].priority
+                      == s->p->call[first].priority;
+             k++) {
+            int32_t c = s->by_priority[k];
+            double at = 0;
+            q->rate[c] = 0;
+            if (can_begin(q, c, &at))
+                calls |= 1u << c;
+            else if (at > q->now && at < next)
+                next = at;
+        }
+        if (calls)
+            share(q, calls, left);
+    }
+    return next;
+}
+
+/* ---- Going on ------------------------------------------------------------ */
+
+/* When a call's rate may have to change, from now on, by itself. */
+static double next_of(const struct play *q, int32_t c)
+{
+    const struct weft_option *o = q->o[c];
+    double rate = q->rate[c], grows, to = 1;
+    if (rate <= 0)
+        return INFINITY;
+    for (int32_t k = WEFT_SEARCH_PARTS - 1; k >= 0; k--)
+        if (o->came[k] > q->part[c] + tiny)
+            to = o->came[k] < to ? o->came[k] : to;
+    double s = (to - q->part[c]) / rate;
+    double most = most_done(q, c, &grows);
+    if (most < 1 && most > q->part[c] + tiny && rate > grows) {
+        double meets = (most - q->part[c]) / (rate - grows);
+        s = meets < s ? meets : s;
+    }
+    return s;
+}
+
+static void go_on(struct play *q, double s, double *trained)
+{
+    q->now += s;
+    for (int32_t c = 0; c < q->n; c++)
+        q->part[c] += s * q->rate[c];
+    for (int32_t c = 0; c < q->n; c++)
+        if (q->part[c] >= 1 - tiny) {
+            q->part[c] = 0;
+            q->ended[c] = q->now;
+            if (c == q->s->timing)
+                trained[q->done[c]] = q->now;
+            q->done[c]++;
+        }
+}
+
+double weft_search_play(const struct weft_search *s, const int32_t *choice)
+{
+    struct play q = {.s = s, .n = s->p->n_calls};
+    double trained[ITERATIONS];
+    for (int32_t c = 0; c < q.n; c++) {
+        q.o[c] = weft_search_chosen(s, choice, c);
+        q.move[c] = weft_search_move(s, choice, c);
+    }
+    find_devices(&q);
+    for (int k = 0; k < MOST_EVENTS && q.done[s->timing] < ITERATIONS; k++) {
+        double at = set_rates(&q), next = at - q.now;
+        for (int32_t c = 0; c < q.n; c++) {
+            double one = next_of(&q, c);
+            next = one < next ? one : next;
+        }
+        weft_assert(next < INFINITY);
+        go_on(&q, next, trained);
+    }
+    return q.done[s->timing] < ITERATIONS
+             ? INFINITY
+             : (trained[ITERATIONS - 1] - trained[ITERATIONS - 3]) / 2;
+}
