@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kern/ends.h"
 #include "kern/sample.h"
 
 struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
@@ -226,10 +227,8 @@ bool weft_gen_is_held(const struct weft_gen_args *gen,
 static bool ends(const struct weft_gen_args *gen, int32_t n,
                  const int32_t *token)
 {
-    for (int32_t k = 0; k < gen->n_stop; k++)
-        if (token[n - 1] == gen->stop[k])
-            return true;
-    return gen->stop_text && weft_gen_is_stopped(gen->stop_text, n, token);
+    return weft_k_is_end(gen->n_stop, gen->stop, token[n - 1])
+        || (gen->stop_text && weft_gen_is_stopped(gen->stop_text, n, token));
 }
 
 int weft_gen_put(const struct weft_gen_view *view,
@@ -238,6 +237,7 @@ int weft_gen_put(const struct weft_gen_view *view,
 {
     struct weft_gen_slot *slot = &view->slot[index];
     int64_t at = (int64_t) index * view->state->max_total + slot->n_total;
+    weft_assert(token != WEFT_K_ENDED); /* a GPU knows it as we do */
     if (token < 0)
         return weft_err_set(err, WEFT_ENUMERIC,
                             "sample %d: the logits of token %d are not "

@@ -4,10 +4,13 @@
  * other and puts it on the stream, where each takes the tokens that the one
  * before has drawn; it waits once, at the end, and then ends texts.
  *
- * Until then it takes it that no text ends before its limit: rows of one that
- * has ended go on, in pages of its own, and what is drawn for them is dropped.
- * So who stops, and where, is what it is on a CPU device. Where pages may not
- * suffice for a step, it waits before it plans it, and knows who has ended.
+ * Until then it takes it that no text ends before its limit. The GPU sees which
+ * tokens are ends (kern/ends.h): a row of a text that has ended stays in its
+ * place, as launches have their sizes, but attends to nothing, leaves nothing in
+ * the cache and draws nothing. Rows of one that a text ends (rollout.stop) go
+ * on, in pages of its own, and what is drawn for them is dropped. So who stops,
+ * and where, is what it is on a CPU device. Where pages may not suffice for a
+ * step, it waits before it plans it, and knows who has ended.
  *
  * A step in which every text has one row is one launch: a CUDA graph of as many
  * rows, or a few more that are no text's. Everything in it has a fixed address;
@@ -270,22 +273,41 @@ static void fill_bucket(const struct chunk *c, struct weft_batch *b,
     rows->batch.n_rows = rows->batch.n_runs = rows->n_targets = end;
 }
 
+/* Where each row's token comes from, by which the GPU sees who has ended. */
+static void name_sources(const struct chunk *c, struct weft_batch *b)
+{
+    const int32_t *token = weft_batch_at(b, b->token);
+    const int32_t *row = weft_batch_at(b, b->row);
+    uint32_t *at = weft_batch_at(b, c->keys_at);
+    for (int32_t j = 0; j < b->n_targets; j++)
+        at[4 * j + 3] = weft_k_row_after(at[4 * j + 3], token[row[j]]);
+}
+
 static void put_rows(struct chunk *c, struct weft_batch *b, int32_t first)
 {
     struct rows rows = {weft_batch_view(b), b->n_targets};
-    int32_t *token = weft_batch_at(c->batch, b->token);
+    const struct weft_gen_args *gen = &c->args->gen;
     bool is_decode = b->n_rows == b->n_runs && b->n_targets == b->n_rows;
-    weft_gen_key_rows(&c->view, &c->args->gen, b,
-                      weft_batch_at(b, c->keys_at));
+    const struct weft_k_drawn drawn = {
+        .n_rows = b->n_rows,
+        .n_targets = b->n_targets,
+        .n_ends = gen->n_stop,
+        .end = gen->stop,
+        .drawn = c->token,
+        .token = weft_batch_at(c->batch, b->token),
+        .at = weft_batch_at(c->batch, c->keys_at),
+        .run = is_decode ? weft_batch_at(c->batch, b->run) : NULL};
+    weft_gen_key_rows(&c->view, gen, b, weft_batch_at(b, c->keys_at));
+    name_sources(c, b);
     if (is_decode)
         fill_bucket(c, b, &rows);
-    rows.batch.token = token;
+    rows.batch.token = drawn.token;
     c->kv.page = weft_batch_at(c->batch, b->page);
     weft_k_put_cuda(c->stream, c->batch, b, c->step_bytes);
     weft_gen_copy_pages(c->stream, b->n_copies, weft_batch_at(b, b->copy),
                         &c->kv, 0, c->kv.page_bytes);
-    weft_k_drawn_tokens_cuda(c->stream, b->n_rows, c->token, token);
-    if (is_decode && c->args->gen.graphs)
+    weft_k_drawn_tokens_cuda(c->stream, &drawn);
+    if (is_decode && gen->graphs)
         put_graph(c, b, &rows);
     else
         put_kernels(c, b, &rows);
@@ -338,6 +360,18 @@ static void go_back(const struct chunk *c, int32_t end)
     }
 }
 
+/* Whether the GPU has seen that the slot ended with a token, and drew no
+ * more. */
+static bool is_known(const struct chunk *c, int32_t index, int32_t drawn)
+{
+    const struct weft_gen_slot *slot = &c->view.slot[index];
+    int64_t last = (int64_t) index * c->view.state->max_total + slot->n_total
+                 - 1;
+    return drawn == WEFT_K_ENDED
+        || !weft_k_is_end(c->args->gen.n_stop, c->args->gen.stop,
+                          c->view.token[last]);
+}
+
 /* Waits for the steps before `end`, and puts their tokens into the state. */
 static int settle(struct chunk *c, int32_t end, struct weft_exec *x)
 {
@@ -350,13 +384,15 @@ static int settle(struct chunk *c, int32_t end, struct weft_exec *x)
         const struct weft_batch *b = step_of(c, c->first);
         const int32_t *target = weft_batch_at(b, b->target);
         int32_t row = c->first * c->view.state->n_slots;
-        for (int32_t j = 0; j < b->n_targets && !rc; j++, row++)
-            if (!c->view.slot[target[j]].done) {
-                c->status->n_decoded++;
-                rc = weft_gen_put(&c->view, &c->args->gen, target[j],
-                                  c->token[row], c->logp[row],
-                                  weft_exec_err(x));
+        for (int32_t j = 0; j < b->n_targets && !rc; j++, row++) {
+            if (c->view.slot[target[j]].done) {
+                weft_assert(is_known(c, target[j], c->token[row]));
+                continue;
             }
+            c->status->n_decoded++;
+            rc = weft_gen_put(&c->view, &c->args->gen, target[j],
+                              c->token[row], c->logp[row], weft_exec_err(x));
+        }
     }
     return rc;
 }

@@ -54,7 +54,8 @@ void weft_gen_key_rows(const struct weft_gen_view *view,
         at[0] = (uint32_t) gen->iteration;
         at[1] = (uint32_t) (gen->first_sample + slot->sample);
         at[2] = (uint32_t) slot->n_total;
-        at[3] = weft_gen_is_held(gen, slot);
+        at[3] = weft_gen_is_held(gen, slot) ? WEFT_K_ROW_IS_HELD
+                                            : WEFT_K_ROW_IS_OPEN;
     }
 }
 

@@ -76,19 +76,20 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 /* ---- Memory --------------------------------------------------------------- */
 
 /* The kernels that layers, head and drawing launch for a step in which every
- * text has one row. A product is two where columns are left over from panels,
- * and attention may be two. */
+ * text has one row. A product is two where columns may be left over from panels
+ * (f32), and attention may be two. */
 int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
 {
-    enum { PRODUCT = 2, ATTENTION = 3 /* writes keys and values, too */ };
+    enum { ATTENTION = 3 /* writes keys and values, too */ };
+    int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2;
     int64_t layer = 4, head = 2 + 4; /* norms and rows; draws */
     for (int32_t t = 0; t < shape->n_blocks; t++) {
         /* q, k, v with bias, head norms, RoPE, rounding; o; MLP */
-        layer += PRODUCT + 1 + 2 + 2 + PRODUCT + PRODUCT + 1 + PRODUCT;
+        layer += 4 * product + 1 + (shape->qk_norm ? 2 : 0) + 2 + 1;
         /* one launch for heads that are read alike */
         const struct weft_block *b = &shape->block[t];
         layer += ATTENTION * (b->n_heads % b->n_kv == 0 ? 1 : b->n_kv);
-        head += PRODUCT;
+        head += product;
     }
     layer += 2; /* their sums over blocks */
     return shape->n_layers * layer + head + 1;

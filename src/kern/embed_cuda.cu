@@ -34,20 +34,44 @@ static __device__ __forceinline__ void *table_of(const struct tables &t,
     return t.at[i];
 }
 
-static __global__ void drawn_tokens(int32_t n, const int32_t *drawn,
-                                    int32_t *token)
+struct ends {
+    int32_t n, token[WEFT_MAX_ENDS];
+};
+
+/* A thread for a row's token, and for a target's state. */
+static __global__ void drawn_tokens(int32_t n_rows, int32_t n_targets,
+                                    struct ends ends, const int32_t *drawn,
+                                    int32_t *token, uint32_t *at,
+                                    struct weft_k_run *run)
 {
     int32_t i = (int32_t) (blockIdx.x * THREADS + threadIdx.x);
-    if (i < n && token[i] < 0)
+    if (i < n_rows && token[i] < 0)
         token[i] = weft_max32(0, drawn[-1 - token[i]]);
+    if (i >= n_targets)
+        return;
+    uint32_t *state = &at[4 * i + 3], from = *state >> 2;
+    int32_t last = from > 0 ? drawn[from - 1] : -1;
+    bool has_ended = last == WEFT_K_ENDED
+                  || weft_k_is_end(ends.n, ends.token, last);
+    *state = has_ended ? (uint32_t) WEFT_K_ROW_HAS_ENDED : *state & 3;
+    if (has_ended && run) {
+        struct weft_k_run none = {};
+        run[i] = none;
+    }
 }
 
-void weft_k_drawn_tokens_cuda(cudaStream_t stream, int32_t n,
-                              const int32_t *drawn, int32_t *token)
+void weft_k_drawn_tokens_cuda(cudaStream_t stream,
+                              const struct weft_k_drawn *d)
 {
+    int32_t n = weft_max32(d->n_rows, d->n_targets);
+    struct ends ends = {};
+    ends.n = d->n_ends;
+    for (int32_t i = 0; i < d->n_ends; i++)
+        ends.token[i] = d->end[i];
     if (n > 0)
-        WEFT_LAUNCH(drawn_tokens, blocks_for(n, THREADS), THREADS, stream, n,
-                    drawn, token);
+        WEFT_LAUNCH(drawn_tokens, blocks_for(n, THREADS), THREADS, stream,
+                    d->n_rows, d->n_targets, ends, d->drawn, d->token, d->at,
+                    d->run);
 }
 
 /* A block has a slab of columns of one row. */

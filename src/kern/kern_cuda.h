@@ -18,6 +18,7 @@
 #ifndef WEFT_KERN_KERN_CUDA_H
 #define WEFT_KERN_KERN_CUDA_H
 
+#include "kern/ends.h"
 #include "kern/kern.h"
 
 #ifdef __cplusplus
@@ -274,9 +275,28 @@ void weft_k_adamw_cuda(struct CUstream_st *stream,
                        const float *scale, const float *grad, float *master,
                        float *m, float *v);
 
-/* A token -1 - i, of n tokens, becomes drawn[i], or 0 if that is negative. */
-void weft_k_drawn_tokens_cuda(struct CUstream_st *stream, int32_t n,
-                              const int32_t *drawn, int32_t *token);
+/* What a step that is put on a stream before its tokens are known takes from
+ * the steps before it, from `drawn`, and which of its texts these have ended. In
+ * place of tokens that are not known the caller has put -1 - i, i being an index
+ * into drawn, which the kernel replaces. at (n_targets, 4): its fourth number is
+ * the row's state, and beside it the same i, as weft_k_row_after() puts it; the
+ * kernel leaves the state alone. Where drawn[i] is an end, or its text had ended
+ * before, that state is "has ended", and the row's run, if there are any, is
+ * empty: run[j] is that of target j. */
+struct weft_k_drawn {
+    int32_t n_rows, n_targets, n_ends;
+    const int32_t *end; /* (n_ends) in host memory */
+    const int32_t *drawn;
+    int32_t *token;         /* (n_rows) */
+    uint32_t *at;           /* (n_targets, 4) */
+    struct weft_k_run *run; /* (n_targets), or NULL */
+};
+WEFT_INLINE uint32_t weft_k_row_after(uint32_t state, int32_t token)
+{
+    return token < 0 ? state | (uint32_t) -token << 2 : state;
+}
+void weft_k_drawn_tokens_cuda(struct CUstream_st *stream,
+                              const struct weft_k_drawn *d);
 /* A table, or gradient, that is NULL: rows of its tokens are left out. */
 void weft_k_embed_cuda(struct CUstream_st *stream,
                        const struct weft_shape *shape,
@@ -379,11 +399,11 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
                              const int32_t *row, const float *x,
                              float *logits, void *scratch);
 
-enum { WEFT_MAX_HELD = 16 };
 /* Draws a token from each of m rows of logits (m, ld), as
  * weft_k_sample_held() for (a, b, position) = at (m, 4); -1 where it says so.
- * The tokens are the CPU's. Rows whose fourth number is 0 hold none of the
- * n_held tokens. scratch may be NULL where it is to have no bytes. */
+ * The tokens are the CPU's. The fourth number is the row's state: only what is
+ * held holds the n_held tokens, and what has ended draws nothing: its token is
+ * WEFT_K_ENDED. scratch may be NULL where it is to have no bytes. */
 WEFT_INLINE bool weft_k_sample_is_cut(int32_t vocab,
                                       const struct weft_k_sampling *sampling)
 {

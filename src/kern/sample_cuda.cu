@@ -108,6 +108,8 @@ static __global__ void sample(struct vocabulary v, struct held held,
     int64_t i = blockIdx.x;
     logits += i * ld;
     at += 4 * i;
+    if (has_ended(at, token_out + i, logp_out + i))
+        return;
     if (threadIdx.x == 0)
         row.token = -1;
     bool is_good = open_row(&row.whole, v, held, at, logits, scale);

@@ -20,7 +20,7 @@ struct whole_row {
 };
 
 struct held {
-    int32_t n, token[WEFT_MAX_HELD];
+    int32_t n, token[WEFT_MAX_ENDS];
 };
 
 static __device__ __forceinline__ void whole_row(struct whole_row *row,
@@ -44,8 +44,8 @@ static __device__ __forceinline__ bool is_fine(const struct whole_row *row)
     return row->all.sum > 0 && row->all.sum < INFINITY;
 }
 
-/* The row's softmax, from which the token is drawn: where at[3] is not 0
- * without the held tokens. false: there is none. */
+/* The row's softmax, from which the token is drawn: of a held row without the
+ * held tokens. false: there is none. */
 static __device__ __forceinline__ bool open_row(struct whole_row *row,
                                                 const struct vocabulary &v,
                                                 const struct held &held,
@@ -56,7 +56,7 @@ static __device__ __forceinline__ bool open_row(struct whole_row *row,
     bool is_good = is_fine(row);
     if (is_good && threadIdx.x == 0)
         row->lse = weft_softmax_lse(&row->all);
-    if (!is_good || at[3] == 0)
+    if (!is_good || at[3] != WEFT_K_ROW_IS_HELD)
         return is_good;
     __syncthreads();
     if ((int32_t) threadIdx.x < held.n)
@@ -64,6 +64,20 @@ static __device__ __forceinline__ bool open_row(struct whole_row *row,
     __syncthreads();
     whole_row(row, v, logits, scale);
     return is_fine(row);
+}
+
+/* Whether row i's text has ended; what is written for it, then. */
+static __device__ __forceinline__ bool has_ended(const uint32_t *at,
+                                                 int32_t *token_out,
+                                                 float *logp_out)
+{
+    if (at[3] != WEFT_K_ROW_HAS_ENDED)
+        return false;
+    if (threadIdx.x == 0) {
+        *token_out = WEFT_K_ENDED;
+        *logp_out = 0;
+    }
+    return true;
 }
 
 /* The uniform number of a token's draw; at (4): a, b, position. */

@@ -234,6 +234,8 @@ static __global__ void sample_cut(struct vocabulary v, struct held held,
     int64_t i = blockIdx.x;
     logits += i * ld;
     at += 4 * i;
+    if (has_ended(at, token_out + i, logp_out + i))
+        return;
     if (!open_row(&p.row, v, held, at, logits, cut.scale)) {
         if (threadIdx.x == 0)
             token_out[i] = -1;

@@ -167,6 +167,7 @@ static void draw_of(bool is_large, float temperature, int32_t top_k,
     float *copy = weft_alloc((size_t) v, 4);
     for (uint32_t i = 0; i < 4 * M; i++) /* every other row may draw all */
         at[i] = i % 4 == 3 ? i / 4 % 2 : i * i;
+    at[4 * 10 + 3] = WEFT_K_ROW_HAS_ENDED;
     z[4 * v + 5] = NAN; /* no draw from these two */
     z[8 * v + v - 1] = INFINITY;
     for (int64_t j = 0; j < v; j++)
@@ -191,7 +192,11 @@ static void draw_of(bool is_large, float temperature, int32_t top_k,
                        logp_, scratch_);
     dev_get(got, token_, sizeof got);
     dev_get(got_logp, logp_, sizeof got_logp);
+    CHECK_INT(got[10], WEFT_K_ENDED);
+    CHECK(got_logp[10] == 0);
     for (int i = 0; i < M && cpu_is_fused(); i++) {
+        if (i == 10)
+            continue;
         CHECK_INT(got[i], token[i]);
         if (token[i] >= 0)
             CHECK(fabsf(got_logp[i] - logp[i]) <= 1e-6f * fabsf(logp[i]));

@@ -513,17 +513,59 @@ static void drawn_tokens(void)
     }
     int32_t *token_ = dev_put(token, sizeof token);
     int32_t *drawn_ = dev_put(drawn, sizeof drawn);
-    weft_k_drawn_tokens_cuda(0, N - 1, drawn_, token_);
-    weft_k_drawn_tokens_cuda(0, 0, drawn_, token_);
+    struct weft_k_drawn d = {
+        .n_rows = N - 1, .drawn = drawn_, .token = token_};
+    weft_k_drawn_tokens_cuda(0, &d);
+    d.n_rows = 0;
+    weft_k_drawn_tokens_cuda(0, &d);
     expected[N - 1] = token[N - 1]; /* beside the rows */
     CHECK(dev_same(token_, expected, sizeof token));
     dev_free(token_);
     dev_free(drawn_);
 }
 
+/* Targets behind every kind of token, beside rows whose tokens are known. */
+static void drawn_ends(void)
+{
+    enum { N = 8, HELD = WEFT_K_ROW_IS_HELD, ENDED = WEFT_K_ROW_HAS_ENDED };
+    static const int32_t drawn[] = {40, 7, -1, WEFT_K_ENDED, 9, 8};
+    static const int32_t end[] = {9, 7};
+    /* of each target: index into drawn, or -1, and its state */
+    static const int32_t from[N] = {0, 1, 2, 3, 4, 5, -1, 1};
+    static const uint32_t state[N] = {0, 0, HELD, HELD, 0, HELD, HELD, 0};
+    static const uint32_t after[N] = {0,     ENDED, HELD, ENDED,
+                                      ENDED, HELD,  HELD, ENDED};
+    uint32_t at[N][4], expected[N][4];
+    struct weft_k_run run[N], left[N];
+    int32_t token[N];
+    for (int32_t i = 0; i < N; i++) {
+        token[i] = from[i] < 0 ? 6 : -1 - from[i];
+        at[i][0] = at[i][1] = at[i][2] = expected[i][0] = expected[i][1] =
+            expected[i][2] = 70 + (uint32_t) i;
+        at[i][3] = weft_k_row_after(state[i], token[i]);
+        expected[i][3] = after[i];
+        left[i] = run[i] = (struct weft_k_run){i, 3, 1};
+        if (after[i] == ENDED)
+            left[i] = (struct weft_k_run){0};
+    }
+    int32_t *token_ = dev_put(token, sizeof token);
+    int32_t *drawn_ = dev_put(drawn, sizeof drawn);
+    uint32_t *at_ = dev_put(at, sizeof at);
+    struct weft_k_run *run_ = dev_put(run, sizeof run);
+    struct weft_k_drawn d = {N, N, 2, end, drawn_, token_, at_, run_};
+    weft_k_drawn_tokens_cuda(0, &d);
+    CHECK(dev_same(at_, expected, sizeof at));
+    CHECK(dev_same(run_, left, sizeof run));
+    dev_free(token_);
+    dev_free(drawn_);
+    dev_free(at_);
+    dev_free(run_);
+}
+
 static void test_drawn_tokens(void)
 {
     each_order(drawn_tokens);
+    each_order(drawn_ends);
 }
 
 WEFT_CUDA_TESTS("kern/weights_cuda", {"test_adamw", test_adamw},
