@@ -121,6 +121,8 @@ struct model {
     /* of prefill and decode: NULL, or what captures */
     struct CUstream_st *stream;
     struct CUgraphExec_st *graph;
+    int64_t n_nodes;    /* its kernels */
+    double graph_bytes; /* what it takes of the card's memory */
 };
 
 static struct tile tile_of(const struct weft_shape *s,
@@ -340,18 +342,18 @@ static size_t free_bytes(void)
 }
 
 /* The runtime reserves 68 KiB for each kernel of a graph. */
-static void say_graph(const struct model *m, int64_t n, size_t before)
+static void say_graph(const struct model *m)
 {
-    size_t after = free_bytes();
-    double kib = before > after ? (double) (before - after) / 1024 : 0;
-    printf("%-6s a decode step's CUDA graph: %lld kernels, %.1f KiB of the "
-           "GPU's memory each\n",
-           m->name, (long long) n, kib / (double) n);
+    char what[64];
+    snprintf(what, sizeof what, "its CUDA graph, each of %lld kernels",
+             (long long) m->n_nodes);
+    printf("| %-5s | %-38s | %12s | %8.1f %-7s | %6s | %-5s |\n", m->name,
+           what, "-", m->graph_bytes / 1024 / (double) m->n_nodes, "KiB", "-",
+           "<= 68");
 }
 
 static void capture_decode(struct model *m)
 {
-    int64_t n;
     m->batch.device_run = sent(m->run,
                                (size_t) m->batch.n_runs * sizeof *m->run);
     run_decode(m);
@@ -359,11 +361,11 @@ static void capture_decode(struct model *m)
     m->stream = weft_k_capture_cuda();
     must(cudaPeekAtLastError(), "a capture");
     run_decode(m);
-    m->graph = weft_k_captured_cuda(m->stream, INT64_MAX, &n);
+    m->graph = weft_k_captured_cuda(m->stream, INT64_MAX, &m->n_nodes);
     must(cudaPeekAtLastError(), "a graph");
     m->stream = NULL;
     run_graph(m);
-    say_graph(m, n, before);
+    m->graph_bytes = (double) before - (double) free_bytes();
 }
 
 /* Room for n_runs texts of n tokens. */
@@ -416,6 +418,7 @@ static void decode(struct model *m, int32_t batch, int32_t context)
     capture_decode(m);
     row(m->name, what, best_s(run_graph, m), bytes, 1e9, "GB/s", peak_bytes,
         ">= 75");
+    say_graph(m);
     weft_k_graph_free_cuda(m->graph);
     m->graph = NULL;
     release_to(before);

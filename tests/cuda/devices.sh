@@ -71,6 +71,35 @@ for after in 100 1000 1500; do # in the choice of products, in both steps
     failing WEFT_CARDS_REFUSED=$after \
         "GPU 0: too many resources requested for launch"
 done
+# A card that is lost in the second iteration: the next start goes on from the
+# first one's checkpoint, and ends as a run that lost nothing. With fewer cards
+# than its layout needs it says so.
+three() # RUN words
+{
+    run=$1
+    shift
+    "$weft" train -q "$quick/sft.yaml" model.actor="$dir/small" \
+        run_dir="$run" iterations=3 train.batch=4 checkpoint.every=1 \
+        runtime.devices=gpu "$@" >out 2>err
+}
+three whole || fail "three iterations"
+WEFT_CARDS_LOST=1500 three lost && fail "a lost card: status"
+[ -d lost/checkpoints ] || fail "a lost card: no checkpoint to go on from"
+three lost || fail "a run whose card was lost does not go on"
+n=0
+for file in $(cd whole && find checkpoints -name '*.safetensors'); do
+    cmp "whole/$file" "lost/$file" >out 2>err || fail "a lost card: $file"
+    n=$((n + 1))
+done
+[ $n -ge 3 ] || fail "a lost card: $n files"
+rm -rf lost
+WEFT_CARDS=2 three lost layout=tp2 iterations=1 numerics.tensor_blocks=2 ||
+    fail "two cards"
+WEFT_CARDS=1 three lost layout=tp2 numerics.tensor_blocks=2 &&
+    fail "a card that is gone: status"
+[ "$(wc -l <err)" = 1 ] || fail "a card that is gone: not one sentence"
+rm -rf lost whole
+
 if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
     . "$WEFT_SRCDIR/tests/on_ranks.sh"
     export WEFT_CARDS=2
