@@ -40,6 +40,7 @@ bench_programs += %D%/gpu
 %C%_gpu_LDADD = $(kern_libs)
 bench_gpu = %D%/gpu
 endif
+EXTRA_DIST += %D%/llama.py
 # A GPU, against its own probes and beside PyTorch.
 bench-gpu: $(bench_gpu) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/gpu.sh

@@ -129,6 +129,17 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
                        struct weft_tile *x, int32_t n,
                        struct weft_tile *const out[]);
 
+/* Embedding, layers and head of a micro-batch, as a gang of CPU devices of one
+ * place, where and range (n_members): writes log-probs of the targets, or
+ * values of a scalar head, to out (n). */
+void weft_insert_infer_gang(struct weft_seq *seq, int32_t n_members,
+                            const struct weft_where where[],
+                            const struct weft_range range[],
+                            const struct weft_shape *shape,
+                            const struct weft_params *fwd,
+                            struct weft_tile *batch, float inv_temperature,
+                            int32_t n, struct weft_tile *const out[]);
+
 /* Statistics: enum weft_policy_stat of POLICY and SFT, weft_value_stat of
  * VALUE, weft_preference_stat of the others. VALUE and BRADLEY_TERRY are
  * losses of a scalar head. */

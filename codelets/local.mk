@@ -23,7 +23,7 @@ codelets_sources = \
 	%D%/group_advantage.c \
 	%D%/head.h \
 	%D%/head_part.c \
-	%D%/infer.c \
+	%D%/infer.c %D%/infer_gang.c \
 	%D%/layer.c \
 	%D%/layer_part.c \
 	%D%/layer_part_backward.c \

@@ -82,6 +82,25 @@ static void through(const struct weft_g_pass *pass,
     weft_g_value_release(&previous);
 }
 
+/* The same of a tp group that is a gang. */
+static void by_gang(const struct weft_g_pass *pass,
+                    const struct weft_g_view *view,
+                    const struct weft_g_stage *stage, float inv_temperature,
+                    int32_t n, struct weft_tile *const out[],
+                    struct weft_tile *batch)
+{
+    struct weft_where where[WEFT_MAX_BLOCKS];
+    struct weft_range range[WEFT_MAX_BLOCKS];
+    struct weft_g_turn t = {0};
+    while (weft_g_next_member(pass, stage, &t)) {
+        where[t.k] = t.where;
+        range[t.k] = t.m->blocks;
+    }
+    weft_insert_infer_gang(pass->seq, stage->n, where, range, pass->shape,
+                           &view->fwd[stage->place[0]], batch,
+                           inv_temperature, n, out);
+}
+
 void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                   const struct weft_g_view *view, int32_t dp,
                   enum weft_g_infer_kind kind, float inv_temperature,
@@ -126,8 +145,11 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
     int32_t n_runs = most ? most->n_runs : n;
     weft_g_pass_expect(&pass, &view->layout, n_runs, false);
     batch = pack_batch(&pass, &first, targets, n, pack, n_runs);
-    through(&pass, view, dp, kind, inv_temperature, n, out, batch,
-            first.place[0]);
+    if (view->layout.is_gang && first.n > 1 && view->layout.plan.pp == 1)
+        by_gang(&pass, view, &first, inv_temperature, n, out, batch);
+    else
+        through(&pass, view, dp, kind, inv_temperature, n, out, batch,
+                first.place[0]);
 out:
     weft_tile_release(batch);
     weft_free(pack);

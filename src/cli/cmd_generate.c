@@ -45,6 +45,9 @@ const char weft_help_generate[] =
     "  --dtype f32|bf16       (the model folder's)\n"
     "  --devices N|gpu        CPU devices (0: one per core), or GPUs\n"
     "  --gpus N               with --devices gpu: so many (0: all)\n"
+    "  --tp N                 CPU devices that share a replica (0: chosen by "
+    "the\n"
+    "                         number of samples)\n"
     "  --slots N              sequences decoded together, per device (32)\n"
     "  --kv-blocks N          blocks of 64 tokens of a device's KV cache; "
     "without\n"
@@ -87,6 +90,7 @@ int weft_cmd_generate(int argc, char **argv)
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
         {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
         {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
+        {0, "tp", WEFT_CLI_INT, &o.tp, 0, 64},
         {0, "slots", WEFT_CLI_INT, &o.lm.slots, 0, 1e6},
         {0, "kv-blocks", WEFT_CLI_INT, &o.lm.kv_blocks, 0, 1e9},
     };

@@ -36,6 +36,9 @@ const char weft_help_score[] =
     "  --dtype f32|bf16   (the model folder's)\n"
     "  --devices N|gpu    CPU devices (0: one per core), or GPUs\n"
     "  --gpus N           with --devices gpu: so many (0: all)\n"
+    "  --tp N             CPU devices that share a replica (0: chosen by "
+    "the\n"
+    "                     number of tokens)\n"
     "  --help             this text\n"
     "\n"
     "example:\n"
@@ -62,6 +65,7 @@ int weft_cmd_score(int argc, char **argv)
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
         {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
         {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
+        {0, "tp", WEFT_CLI_INT, &o.tp, 0, 64},
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_score, table, WEFT_COUNT(table),

@@ -9,7 +9,17 @@
 #include "lm/context.h"
 #include "lm/store.h"
 
-enum { SLOTS = 32, CHUNK_STEPS = 16, PREFILL_ROWS = 256, SCORE_ROWS = 2048 };
+enum {
+    SLOTS = 32,
+    CHUNK_STEPS = 16,
+    PREFILL_ROWS = 256,
+    SCORE_ROWS = 2048,
+    /* Below so many of each device replicas of all devices are faster: samples,
+     * which read the weights once (`bench/model --only generate`), and
+     * micro-batches of texts, which replicas seldom have equally many of. */
+    FEW_SAMPLES = 32,
+    FEW_BATCHES = 4
+};
 
 int weft_model_open(struct weft_context *context, const char *folder,
                     const char *dtype, struct weft_model **out,
@@ -72,6 +82,38 @@ bool weft_model_is_scalar(const struct weft_model *m)
 
 static const struct weft_where anywhere = {
     .device = -1, .iteration = -1, .micro_batch = -1, .layer = -1};
+
+/* ---- Layouts ---------------------------------------------------------- */
+
+/* The most devices of a replica, which divide all devices, each with as many
+ * blocks. */
+static int32_t largest_tp(int32_t n_blocks, int32_t n_devices)
+{
+    int32_t tp = 1;
+    while (2 * tp <= n_blocks && n_devices % (2 * tp) == 0)
+        tp *= 2;
+    return tp;
+}
+
+/* dp replicas of tp CPU devices, of which each reads all weights once: with
+ * `few` to do as few replicas as can be, else as many. */
+static int layout_for(const struct weft_model *m, bool few,
+                      struct weft_g_layout *out, struct weft_err *err)
+{
+    struct weft_rt *rt = m->context->rt;
+    const struct weft_shape *shape = &m->arch.shape;
+    int32_t n = weft_rt_n_devices(rt), tp = m->tp;
+    if (weft_rt_n_gpus(rt) > 0)
+        return weft_g_layout_copy(&m->tiles.home, out, err);
+    if (tp > 0 && (tp > shape->n_blocks || n % tp != 0))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--tp %d: it must divide the %d devices, and be "
+                            "at most the %d tensor blocks of '%s'",
+                            tp, n, shape->n_blocks, m->folder);
+    if (tp == 0)
+        tp = few ? largest_tp(shape->n_blocks, n) : 1;
+    return weft_g_layout_simple(rt, shape, n / tp, tp, out, err);
+}
 
 /* ---- Generation ------------------------------------------------------- */
 
@@ -153,6 +195,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     struct weft_seq *seq = m->context->seq;
     int32_t n = n_prompts * o->samples, max_total = 0;
     struct weft_g_generate gen = {0};
+    struct weft_g_layout layout = {.member = NULL};
     struct weft_g_view view = {0};
     struct weft_rollout_stats stats = {0};
     struct weft_stops stops = {0};
@@ -179,15 +222,20 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
             .limit = longest_text(&m->arch.shape, o, p->n),
             .token = p->token};
     }
-    int32_t instances = weft_g_generate_instances(&m->tiles.home, n);
-    int32_t slots = (int32_t) weft_min64(o->slots ? o->slots : SLOTS,
-                                         weft_ceil_div(n, instances));
+    bool few = n < FEW_SAMPLES * weft_rt_n_devices(m->context->rt);
     if (!rc)
-        rc = weft_g_generate_init(&m->tiles, &m->tiles.home, instances, slots,
-                                  max_total, o->kv_blocks, &gen, err);
+        rc = layout_for(m, few, &layout, err);
+    if (!rc) {
+        int32_t instances = weft_g_generate_instances(&layout, n);
+        int64_t slots = o->slots ? o->slots : SLOTS;
+        slots = weft_min64(slots * layout.plan.tp,
+                           weft_ceil_div(n, instances));
+        rc = weft_g_generate_init(&m->tiles, &layout, instances,
+                                  (int32_t) slots, max_total, o->kv_blocks,
+                                  &gen, err);
+    }
     if (!rc)
-        rc = weft_g_view_open(seq, &anywhere, &m->tiles, &m->tiles.home,
-                              &view, err);
+        rc = weft_g_view_open(seq, &anywhere, &m->tiles, &layout, &view, err);
     if (!rc) {
         weft_rollout_reset(&gen);
         rc = weft_rollout_run(seq, &gen, &view, &args, n, sample, NULL, NULL,
@@ -203,6 +251,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     if (view.model)
         weft_g_view_close(&view);
     weft_g_generate_release(&gen);
+    weft_g_layout_release(&layout);
     weft_stops_release(&stops);
     weft_free(sample);
     return rc;
@@ -254,13 +303,21 @@ int weft_lm_score(struct weft_model *m, int32_t n,
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
                                                     sizeof *sample);
     struct weft_g_view view = {0};
+    struct weft_g_layout layout = {.member = NULL};
     struct weft_g_copies *copies = NULL;
+    int64_t all_rows = 0;
     if (!sample)
         return weft_err_nomem(err, "scoring", (size_t) n * sizeof *sample);
+    for (int32_t i = 0; i < n; i++)
+        all_rows += text[i].n;
+    bool few = all_rows < (int64_t) FEW_BATCHES * SCORE_ROWS
+                              * weft_rt_n_devices(m->context->rt);
     int rc = weft_g_copies_create(m->context->rt, &copies, err);
     if (!rc)
-        rc = weft_g_view_open(m->context->seq, &anywhere, &m->tiles,
-                              &m->tiles.home, &view, err);
+        rc = layout_for(m, few, &layout, err);
+    if (!rc)
+        rc = weft_g_view_open(m->context->seq, &anywhere, &m->tiles, &layout,
+                              &view, err);
     for (int32_t i = 0; i < n && !rc; i++)
         if (text[i].n < 1 || text[i].n > m->arch.shape.max_positions)
             rc = weft_err_set(
@@ -290,6 +347,7 @@ int weft_lm_score(struct weft_model *m, int32_t n,
     if (view.model)
         weft_g_view_close(&view);
     weft_g_copies_free(copies);
+    weft_g_layout_release(&layout);
     weft_free(sample);
     return rc;
 }

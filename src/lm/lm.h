@@ -16,6 +16,7 @@ struct weft_model {
     struct weft_tokenizer *tokenizer; /* NULL: the folder has none */
     struct weft_g_model tiles;
     char *folder;
+    int32_t tp; /* CPU devices that serve a replica; 0: chosen for each call */
     int64_t n_decoded, n_prefilled; /* rows of all calls so far */
 };
 
@@ -32,7 +33,7 @@ struct weft_lm_options {
                                model's positions end */
     int32_t min_new_tokens; /* so many do not end a completion */
     int32_t samples;        /* per prompt */
-    int32_t slots;          /* per device; 0: 32 */
+    int32_t slots;          /* per device, of an instance's; 0: 32 */
     int32_t first_prompt;   /* index of the first, for the random numbers */
     int32_t kv_blocks;      /* of a device's KV cache; 0: all ever needed */
     bool ignore_eos;        /* end-of-sequence tokens end nothing */

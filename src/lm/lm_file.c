@@ -80,6 +80,8 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
         rc = weft_context_open_with(&options, &j->context, err);
     if (!rc)
         rc = weft_model_open(j->context, o->model, o->dtype, &j->model, err);
+    if (!rc)
+        j->model->tp = o->tp;
     if (!rc && !j->model->tokenizer && (o->prompt || o->lm.samples > 0))
         rc = weft_err_set(err, WEFT_ENOTFOUND, "'%s' has no tokenizer.json",
                           o->model);

@@ -251,7 +251,10 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
     if (device < 0 || t->kind != WEFT_REC_TASK)
         return 0;
     int32_t node = node_of_device(c, device);
-    if (t->n_members > 0)
+    /* Tasks that run together are measured like others, instructions are not:
+     * they stand for several, or for a task of another name. */
+    const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
+    if (gang && (t->n_members == 1 || gang->n_expanded != 1))
         return roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
     double moved = copy_s(c, r, t);
     double measured = c->job.file && moved == 0

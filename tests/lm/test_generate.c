@@ -262,5 +262,69 @@ static void test_stops(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
+/* ---- Devices that share a replica --------------------------------------- */
+
+enum { TEXTS = 3, LENGTH = 40 };
+
+static void score(struct weft_model *model, float out[TEXTS][LENGTH])
+{
+    struct weft_lm_prompt text[TEXTS];
+    int32_t token[LENGTH];
+    float *logp[TEXTS];
+    struct weft_err err;
+    for (int32_t i = 0; i < LENGTH; i++)
+        token[i] = 'a' + i % 7;
+    for (int32_t i = 0; i < TEXTS; i++) {
+        text[i] = (struct weft_lm_prompt){token, LENGTH - 9 * i};
+        logp[i] = out[i];
+    }
+    memset(out, 0, sizeof(float[TEXTS][LENGTH]));
+    REQUIRE_OK(weft_lm_score(model, TEXTS, text, 1, logp, &err), err);
+}
+
+/* Devices that share a replica, of which there are more than cores: the same
+ * bits. */
+static void check_tp(bool scalar)
+{
+    static struct samples base, other;
+    float logp[2][TEXTS][LENGTH];
+    char dir[] = "/tmp/weft-test-XXXXXX", path[40];
+    struct weft_init_options init = {.seed = 7, .tokenizer = "bytes"};
+    const struct weft_lm_options o = {.ignore_eos = true};
+    struct weft_context *context;
+    struct weft_model *model;
+    struct weft_err err;
+    REQUIRE(mkdtemp(dir) != NULL && weft_init_preset("nano", &init));
+    init.intermediate = 256; /* four blocks */
+    init.scalar_head = scalar;
+    snprintf(path, sizeof path, "%s/model", dir);
+    REQUIRE_OK(weft_init_model(&init, path, NULL, &err), err);
+    REQUIRE_OK(weft_context_open(4, &context, &err), err);
+    REQUIRE_OK(weft_model_open(context, path, "f32", &model, &err), err);
+    REQUIRE(model->arch.shape.n_blocks == 4);
+    for (int32_t tp = 1; tp <= 4; tp *= 2) {
+        model->tp = tp;
+        score(model, logp[tp > 1]);
+        CHECK(memcmp(logp[0], logp[tp > 1], sizeof logp[0]) == 0);
+        if (scalar)
+            continue;
+        generate(model, &o, tp > 1 ? &other : &base);
+        CHECK(tp == 1 || memcmp(&base, &other, sizeof base) == 0);
+    }
+    CHECK(logp[0][0][scalar ? 0 : LENGTH - 1] != 0);
+    model->tp = 3;
+    CHECK_INT(weft_lm_score(model, 0, NULL, 1, NULL, &err), WEFT_EINVAL);
+    CHECK(strstr(err.text, "--tp 3: it must divide the 4 devices") != NULL);
+    weft_model_close(model);
+    weft_context_close(context);
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+static void test_tp(void)
+{
+    check_tp(false);
+    check_tp(true);
+}
+
 WEFT_TESTS("lm/generate", {"test_min_new_tokens", test_min_new_tokens},
-           {"test_stops", test_stops})
+           {"test_stops", test_stops}, {"test_tp", test_tp})
