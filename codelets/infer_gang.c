@@ -127,7 +127,7 @@ void weft_insert_infer_gang(struct weft_seq *seq, int32_t n_members,
             weft_access_list_add(&access, out[i], WEFT_WRITE);
         if (rows.n_rows > 0)
             access.work = weft_work_steps(shape, range[k], shape->n_layers,
-                                          true, 1, &rows);
+                                          !shape->scalar_head, 1, &rows);
         weft_access_list_insert(&access, seq, &where[k], &weft_cl_infer_gang,
                                 &args, sizeof args);
     }

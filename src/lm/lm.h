@@ -16,7 +16,8 @@ struct weft_model {
     struct weft_tokenizer *tokenizer; /* NULL: the folder has none */
     struct weft_g_model tiles;
     char *folder;
-    int32_t tp; /* CPU devices that serve a replica; 0: chosen for each call */
+    int32_t
+        tp; /* CPU devices that serve a replica; 0: chosen for each call */
     int64_t n_decoded, n_prefilled; /* rows of all calls so far */
 };
 

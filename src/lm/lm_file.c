@@ -53,12 +53,11 @@ static int open_output(struct job *j, struct weft_err *err)
 static int job_open(struct job *j, const struct weft_lm_file_options *o,
                     struct weft_err *err)
 {
-    struct weft_context_options options = {
-        .rt = {.n_devices = o->devices,
-               .n_gpus = o->n_gpus,
-               .first_gpu = o->first_gpu,
-               .nap = -1,
-               .watchdog_s = 300}};
+    struct weft_context_options options = {.rt = {.n_devices = o->devices,
+                                                  .n_gpus = o->n_gpus,
+                                                  .first_gpu = o->first_gpu,
+                                                  .nap = -1,
+                                                  .watchdog_s = 300}};
     *j = (struct job){.o = o, .n = 1, .start_s = weft_clock_s()};
     const struct weft_renderer_options how = {.template = o->chat_template,
                                               .key = "--template",
