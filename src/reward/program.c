@@ -37,19 +37,34 @@ struct weft_reward_program {
     char last_words[200];      /* the last line of its stderr */
     size_t n_shown;            /* bytes of its stderr in this batch */
     int64_t n_dropped;         /* lines of it that were not shown */
+    struct batch *batch;       /* NULL: none has begun */
 };
 
-/* The state of one call. */
+/* Samples that are scored together. */
 struct batch {
     struct weft_reward_program *p;
     struct weft_string question;
     size_t n_written;
-    int32_t n, n_answered, n_bare;
+    int32_t n, n_asked, n_answered, n_bare;
     bool *answered;
     double *score;
-    double deadline_s;
-    struct weft_err *err;
+    double deadline_s; /* 0: not all are asked yet */
+    double since_s;    /* it has had something to answer; 0: it has not */
+    double busy_s;     /* and before that */
+    int rc;            /* the first error, told at the end */
+    struct weft_err why, *err;
 };
+
+static void batch_free(struct weft_reward_program *p)
+{
+    if (!p->batch)
+        return;
+    weft_string_release(&p->batch->question);
+    weft_free(p->batch->answered);
+    weft_free(p->batch->score);
+    weft_free(p->batch);
+    p->batch = NULL;
+}
 
 /* ---- Starting and ending ---------------------------------------------- */
 
@@ -88,6 +103,7 @@ void weft_reward_program_close(struct weft_reward_program *program)
     if (!program)
         return;
     weft_process_close(&program->process, 1);
+    batch_free(program);
     weft_string_release(&program->answer);
     weft_string_release(&program->words);
     weft_free(program);
@@ -288,7 +304,8 @@ static int take_lines(struct batch *b)
 static int ended(struct batch *b)
 {
     char how[64] = "closed its output";
-    double left_s = b->deadline_s - weft_clock_s();
+    double left_s = b->deadline_s > 0 ? b->deadline_s - weft_clock_s()
+                                      : END_S;
     (void) weft_process_ended(&b->p->process, left_s < END_S ? left_s : END_S,
                               how);
     return bad(b, WEFT_EIO, "%s after answering %d of %d samples", how,
@@ -331,13 +348,25 @@ static void write_some(struct batch *b)
     }
 }
 
-/* One round of reading and writing. */
+static void note_busy(struct batch *b)
+{
+    bool busy = b->n_answered < b->n_asked;
+    double now = busy == (b->since_s > 0) ? 0 : weft_clock_s();
+    if (now == 0)
+        return;
+    b->busy_s += busy ? 0 : now - b->since_s;
+    b->since_s = busy ? now : 0;
+}
+
+/* One round of reading and writing, which waits for the program once all are
+ * asked. */
 static int turn(struct batch *b)
 {
     struct weft_reward_program *p = b->p;
     struct weft_process *x = &p->process;
-    double left_s = b->deadline_s - weft_clock_s();
-    if (left_s <= 0)
+    bool all = b->deadline_s > 0;
+    double left_s = all ? b->deadline_s - weft_clock_s() : 0;
+    if (all && left_s <= 0)
         return bad(b, WEFT_ETIMEOUT,
                    "answered %d of %d samples in %g s (timeout_s); it must "
                    "flush every answer",
@@ -346,7 +375,7 @@ static int turn(struct batch *b)
     struct pollfd f[3] = {{x->out, POLLIN, 0},
                           {x->err, POLLIN, 0},
                           {writing ? x->in : -1, POLLOUT, 0}};
-    double ms = left_s * 1000 + 1;
+    double ms = all ? left_s * 1000 + 1 : 0;
     if (poll(f, 3, ms < 1e6 ? (int) ms : 1000000) < 0 && errno != EINTR)
         return weft_err_sys(b->err, "wait for", p->shown);
     if (f[1].revents) {
@@ -361,6 +390,7 @@ static int turn(struct batch *b)
     if (x->out < 0 && p->answer.n > 0) /* a last line without a line feed */
         weft_string_add(&p->answer, "\n");
     int rc = take_lines(b);
+    note_busy(b);
     if (!rc && x->out < 0 && b->n_answered < b->n)
         rc = ended(b);
     return rc;
@@ -379,42 +409,86 @@ static int check_quiet(struct batch *b)
     return p->process.out < 0 ? ended(b) : 0;
 }
 
-int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
-                              const struct weft_reward_sample *sample,
-                              double *score_out, struct weft_err *err)
+void weft_reward_program_begin(struct weft_reward_program *program, int32_t n)
 {
-    struct batch b = {.p = program,
-                      .n = n,
-                      .answered = weft_alloc((size_t) n, sizeof(bool)),
-                      .score = weft_alloc((size_t) n, sizeof *b.score),
-                      .deadline_s = weft_clock_s() + program->timeout_s,
-                      .err = err};
-    int rc = 0;
-    for (int32_t i = 0; i < n; i++)
-        put_question(&b.question, i, &sample[i]);
-    if (!b.answered || !b.score)
-        b.question.failed = true;
-    rc = weft_string_check(&b.question, "a reward program's questions", err);
+    struct batch *b = weft_alloc(1, sizeof *b);
+    batch_free(program);
+    program->batch = b;
+    if (!b)
+        return; /* said at the end */
+    *b = (struct batch){.p = program,
+                        .n = n,
+                        .answered = weft_alloc((size_t) n, sizeof(bool)),
+                        .score = weft_alloc((size_t) n, sizeof *b->score)};
+    b->err = &b->why;
+    if (!b->answered || !b->score)
+        b->question.failed = true;
     if (!program->process.keeper)
-        rc = weft_err_set(err, WEFT_ESTATE,
-                          "reward '%s': program '%s' was ended after an "
-                          "error",
-                          program->name, program->shown);
-    if (!rc && n > 0)
-        rc = check_quiet(&b);
-    while (!rc && b.n_answered < n)
-        rc = turn(&b);
-    if (!rc && n > 0 && program->answer.n > 0)
-        rc = bad(&b, WEFT_EFORMAT, "wrote more after its last answer: %.*s",
-                 (int) (program->answer.n < 100 ? program->answer.n : 100),
-                 program->answer.data);
-    if (!rc && n > 0)
-        memcpy(score_out, b.score, (size_t) n * sizeof *b.score);
+        b->rc = weft_err_set(b->err, WEFT_ESTATE,
+                             "reward '%s': program '%s' was ended after an "
+                             "error",
+                             program->name, program->shown);
+    if (!b->rc && n > 0)
+        b->rc = check_quiet(b);
+}
+
+void weft_reward_program_ask(struct weft_reward_program *program,
+                             const struct weft_reward_sample *sample)
+{
+    struct batch *b = program->batch;
+    if (!b)
+        return;
+    weft_assert(b->n_asked < b->n);
+    put_question(&b->question, b->n_asked++, sample);
+    note_busy(b);
+}
+
+bool weft_reward_program_move(struct weft_reward_program *program)
+{
+    struct batch *b = program->batch;
+    if (!b || b->rc || b->n_answered == b->n_asked)
+        return false;
+    b->rc = weft_string_check(&b->question, "a reward program's questions",
+                              b->err);
+    if (!b->rc)
+        b->rc = turn(b);
+    return !b->rc && b->n_answered < b->n_asked;
+}
+
+/* Waits for the answers to all that was asked. */
+static void await(struct batch *b)
+{
+    struct weft_reward_program *p = b->p;
+    weft_assert(b->n_asked == b->n);
+    b->deadline_s = weft_clock_s() + p->timeout_s;
+    if (!b->rc)
+        b->rc = weft_string_check(&b->question,
+                                  "a reward program's questions", b->err);
+    while (!b->rc && b->n_answered < b->n)
+        b->rc = turn(b);
+    if (!b->rc && b->n > 0 && p->answer.n > 0)
+        b->rc = bad(b, WEFT_EFORMAT, "wrote more after its last answer: %.*s",
+                    (int) (p->answer.n < 100 ? p->answer.n : 100),
+                    p->answer.data);
+}
+
+int weft_reward_program_end(struct weft_reward_program *program,
+                            double *score_out, double *busy_s_out,
+                            struct weft_err *err)
+{
+    struct batch *b = program->batch;
+    if (!b)
+        return weft_err_nomem(err, "a reward program's questions", sizeof *b);
+    await(b);
+    int rc = b->rc;
+    *busy_s_out = b->busy_s;
+    if (rc && err)
+        *err = b->why;
+    if (!rc && b->n > 0)
+        memcpy(score_out, b->score, (size_t) b->n * sizeof *b->score);
     tell_dropped(program);
     if (rc)
         weft_process_close(&program->process, 0);
-    weft_string_release(&b.question);
-    weft_free(b.answered);
-    weft_free(b.score);
+    batch_free(program);
     return rc;
 }

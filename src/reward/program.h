@@ -2,7 +2,8 @@
 /*
  * A reward from an external program, which is started once per run.
  *
- * In each iteration the program reads one JSON line per sample,
+ * In each iteration the program reads one JSON line per sample, in the order
+ * of their indices, each as soon as it and those before it have ended,
  *
  *     {"index": 0, "prompt": "...", "response": "...", "label": "...",
  *      "n_tokens": 14, "finish_reason": "stop", "row": {...}}
@@ -27,13 +28,24 @@ int weft_reward_program_open(const char *name, char *const *command,
                              struct weft_reward_program **out,
                              struct weft_err *err);
 
-/* Asks for the scores of n samples. Errors: WEFT_ETIMEOUT; WEFT_EIO when the
- * program ended; WEFT_EFORMAT for an invalid answer (not JSON, not a finite
- * number, an unknown index, a second answer for a sample, too many answers).
- * After an error the program is stopped, and later calls fail. */
-int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
-                              const struct weft_reward_sample *sample,
-                              double *score_out, struct weft_err *err);
+/* A batch of n samples begins; they are asked one after the other, in the order
+ * of their indices; move exchanges what the program takes and says without
+ * waiting for it, and returns whether it owes answers; end waits for those, at
+ * most timeout_s from then on. busy_s: time in which there was something to
+ * answer, as far as it was moved.
+ *
+ * Errors, all told by the end: WEFT_ETIMEOUT; WEFT_EIO when the program ended;
+ * WEFT_EFORMAT for an invalid answer (not JSON, not a finite number, an unknown
+ * index, a second answer for a sample, too many answers). After an error the
+ * program is stopped, and later batches fail. */
+void weft_reward_program_begin(struct weft_reward_program *program,
+                               int32_t n);
+void weft_reward_program_ask(struct weft_reward_program *program,
+                             const struct weft_reward_sample *sample);
+bool weft_reward_program_move(struct weft_reward_program *program);
+int weft_reward_program_end(struct weft_reward_program *program,
+                            double *score_out, double *busy_s_out,
+                            struct weft_err *err);
 
 /* Closes the program's input, waits a second for it to end, then kills its
  * process group. NULL is allowed. */

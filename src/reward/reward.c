@@ -21,6 +21,15 @@ struct state {
     struct weft_k_moments moments; /* if it is normalised */
 };
 
+/* Samples that are scored as they come. */
+struct weft_reward_batch {
+    int32_t n, n_asked;                      /* n 0: none has begun */
+    const struct weft_reward_sample *sample; /* (n) */
+    bool *there;                             /* (n) which have come */
+    bool *ruled; /* (n) and have their rules' rewards, in `part` */
+    double (*part)[WEFT_MAX_REWARDS]; /* (n) */
+};
+
 struct weft_rewards {
     const struct weft_reward_config *config;
     int32_t n;
@@ -28,6 +37,8 @@ struct weft_rewards {
     weft_reward_fn callback; /* or callback_all, or neither */
     weft_reward_batch_fn callback_all;
     void *callback_ctx;
+    struct weft_reward_batch batch;
+    double busy_s; /* of the last batch */
 };
 
 const char *weft_rewards_label_user(const struct weft_reward_config *config,
@@ -188,6 +199,14 @@ static int open_pattern(const struct weft_reward_config *c, struct state *s,
     return s->match ? 0 : weft_err_nomem(err, c->name, 64);
 }
 
+static void batch_release(struct weft_reward_batch *b)
+{
+    weft_free(b->there);
+    weft_free(b->ruled);
+    weft_free(b->part);
+    *b = (struct weft_reward_batch){.n = 0};
+}
+
 int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
                       struct weft_rewards **out, struct weft_err *err)
 {
@@ -224,6 +243,7 @@ void weft_rewards_close(struct weft_rewards *rewards)
         pcre2_code_free(s->pattern);
         weft_reward_program_close(s->program);
     }
+    batch_release(&rewards->batch);
     weft_free(rewards);
 }
 
@@ -356,19 +376,91 @@ static int compute_one(struct weft_rewards *r, int32_t which, int32_t i,
     return rc;
 }
 
+/* ---- Computing as samples come ----------------------------------------- */
+
+static bool is_rule(enum weft_reward_type type)
+{
+    return type != WEFT_REWARD_MODEL && type != WEFT_REWARD_PROGRAM
+        && type != WEFT_REWARD_CALLBACK;
+}
+
+bool weft_rewards_early(const struct weft_reward_config *config, int32_t n)
+{
+    for (int32_t k = 0; k < n; k++)
+        if (is_rule(config[k].type) || config[k].type == WEFT_REWARD_PROGRAM)
+            return true;
+    return false;
+}
+
+int weft_rewards_begin(struct weft_rewards *r, int32_t n,
+                       const struct weft_reward_sample *sample,
+                       struct weft_err *err)
+{
+    struct weft_reward_batch *b = &r->batch;
+    batch_release(b);
+    b->there = weft_alloc((size_t) n, sizeof *b->there);
+    b->ruled = weft_alloc((size_t) n, sizeof *b->ruled);
+    b->part = weft_alloc((size_t) n, sizeof *b->part);
+    if (!b->there || !b->ruled || !b->part) {
+        batch_release(b);
+        return weft_err_nomem(err, "rewards", (size_t) n * sizeof *b->part);
+    }
+    b->n = n;
+    b->sample = sample;
+    for (int32_t k = 0; k < r->n; k++)
+        if (r->config[k].type == WEFT_REWARD_PROGRAM)
+            weft_reward_program_begin(r->state[k].program, n);
+    return 0;
+}
+
+/* Asks programs about the samples that have come, in order. */
+static void ask(struct weft_rewards *r)
+{
+    struct weft_reward_batch *b = &r->batch;
+    for (; b->n_asked < b->n && b->there[b->n_asked]; b->n_asked++)
+        for (int32_t k = 0; k < r->n; k++)
+            if (r->config[k].type == WEFT_REWARD_PROGRAM)
+                weft_reward_program_ask(r->state[k].program,
+                                        &b->sample[b->n_asked]);
+}
+
+void weft_rewards_add(struct weft_rewards *r, int32_t i)
+{
+    struct weft_reward_batch *b = &r->batch;
+    int rc = 0;
+    b->there[i] = true;
+    for (int32_t k = 0; k < r->n && !rc; k++)
+        if (is_rule(r->config[k].type))
+            rc = compute_one(r, k, i, &b->sample[i], &b->part[i][k], NULL);
+    b->ruled[i] = rc == 0; /* else the end finds the first error */
+    ask(r);
+}
+
+bool weft_rewards_move(struct weft_rewards *r)
+{
+    bool owes = false;
+    for (int32_t k = 0; k < r->n; k++)
+        if (r->config[k].type == WEFT_REWARD_PROGRAM)
+            owes |= weft_reward_program_move(r->state[k].program);
+    return owes;
+}
+
+/* ---- Computing all ------------------------------------------------------ */
+
 /* A reward that sees all samples at once. */
 static int by_others(struct weft_rewards *r, int32_t which, int32_t n,
                      const struct weft_reward_sample *sample,
                      double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
 {
     const struct weft_reward_config *c = &r->config[which];
-    double *score = weft_alloc((size_t) n, sizeof *score);
+    double *score = weft_alloc((size_t) n, sizeof *score), busy_s = 0;
     if (!score)
         return weft_err_nomem(err, "scores", (size_t) n * sizeof *score);
     int rc = c->type == WEFT_REWARD_PROGRAM
-               ? weft_reward_program_score(r->state[which].program, n, sample,
-                                           score, err)
+               ? weft_reward_program_end(r->state[which].program, score,
+                                         &busy_s, err)
                : by_callback(r, c, n, sample, score, err);
+    r->busy_s += busy_s;
     for (int32_t i = 0; i < n && !rc; i++)
         part[i][which] = score[i];
     weft_free(score);
@@ -380,18 +472,30 @@ int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
                          double (*part)[WEFT_MAX_REWARDS],
                          struct weft_err *err)
 {
-    int rc = 0;
+    struct weft_reward_batch *b = &rewards->batch;
+    int rc = b->n > 0 ? 0 : weft_rewards_begin(rewards, n, sample, err);
+    rewards->busy_s = 0;
+    weft_assert(rc || b->n == n);
+    for (int32_t i = 0; i < n && !rc; i++)
+        if (!b->there[i])
+            weft_rewards_add(rewards, i);
     for (int32_t k = 0; k < rewards->n && !rc; k++) {
         enum weft_reward_type type = rewards->config[k].type;
-        if (type == WEFT_REWARD_MODEL)
-            continue;
         if (type == WEFT_REWARD_PROGRAM || type == WEFT_REWARD_CALLBACK)
             rc = by_others(rewards, k, n, sample, part, err);
-        else
-            for (int32_t i = 0; i < n && !rc; i++)
+        for (int32_t i = 0; i < n && !rc && is_rule(type); i++)
+            if (b->ruled[i])
+                part[i][k] = b->part[i][k];
+            else
                 rc = compute_one(rewards, k, i, &sample[i], &part[i][k], err);
     }
+    batch_release(b);
     return rc;
+}
+
+double weft_rewards_busy_s(const struct weft_rewards *rewards)
+{
+    return rewards->busy_s;
 }
 
 struct weft_k_moments *weft_rewards_moments(struct weft_rewards *rewards,

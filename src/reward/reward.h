@@ -52,6 +52,24 @@ int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
                          double (*part)[WEFT_MAX_REWARDS],
                          struct weft_err *err);
 
+/* The same for samples that come one by one, in any order: rules are computed
+ * at once, and programs asked as soon as all samples before have come, too.
+ * weft_rewards_compute() then ends the batch, with the same numbers and errors.
+ * One thread calls these at a time. sample (n): each is filled before it is
+ * added, and borrowed until then. Errors: WEFT_ENOMEM. */
+int weft_rewards_begin(struct weft_rewards *rewards, int32_t n,
+                       const struct weft_reward_sample *sample,
+                       struct weft_err *err);
+void weft_rewards_add(struct weft_rewards *rewards, int32_t i);
+/* Moves what programs take and say, without waiting. Returns whether they owe
+ * answers. */
+bool weft_rewards_move(struct weft_rewards *rewards);
+/* Time in which programs had something to answer, for the samples that were
+ * computed last. */
+double weft_rewards_busy_s(const struct weft_rewards *rewards);
+/* Whether there are rules or programs, which gain by that. */
+bool weft_rewards_early(const struct weft_reward_config *config, int32_t n);
+
 /* Normalises and clips the rewards of n samples that are not models, as their
  * keys say; samples are in the order of their indices. */
 void weft_rewards_shape(struct weft_rewards *rewards, int32_t n,

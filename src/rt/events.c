@@ -1,15 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events: which of several tiles is written next, in whatever order that
- * happens. StarPU tells from any thread; who waits sleeps until then.
+ * What is done when a tile is written, by whatever thread StarPU tells it from;
+ * and events: which of several tiles is written next. Who waits for one sleeps
+ * until then.
  */
 #include "base/alloc.h"
 #include "rt/internal.h"
 
-struct event {
-    struct weft_events *events;
+/* ---- When a tile is written --------------------------------------------- */
+
+struct written {
+    weft_written_fn fn;
+    void *ctx;
+    struct weft_tile *tile; /* held; NULL: nobody wants its data */
     starpu_data_handle_t handle;
     int node;
+};
+
+static void written(void *arg)
+{
+    struct written *w = arg;
+    const void *data = NULL;
+    if (w->tile) {
+        WEFT_TSAN_ACQUIRE(w->tile);
+        data = w->tile->card ? NULL : weft_tile_memory(w->tile);
+    }
+    w->fn(w->ctx, data);
+    if (w->tile)
+        WEFT_TSAN_RELEASE(w->tile);
+    starpu_data_release_on_node(w->handle, w->node);
+    if (w->tile)
+        weft_tile_unhold(w->tile);
+    weft_free(w);
+}
+
+static int when_written(struct weft_tile *tile, bool data, weft_written_fn fn,
+                        void *ctx, struct weft_err *err)
+{
+    struct written *w = weft_alloc(1, sizeof *w);
+    if (!w)
+        return weft_err_nomem(err, "events", sizeof *w);
+    weft_assert(weft_tile_n_parts(tile) == 1);
+    *w = (struct written){fn, ctx, data ? tile : NULL, tile->handle,
+                          (int) weft_tile_node(tile)};
+    if (data)
+        weft_tile_hold(tile);
+    int rc = starpu_data_acquire_on_node_cb(w->handle, w->node, STARPU_R,
+                                            written, w);
+    weft_assert(rc == 0); /* it fails only inside a task */
+    return 0;
+}
+
+int weft_tile_when_written(struct weft_tile *tile, weft_written_fn fn,
+                           void *ctx, struct weft_err *err)
+{
+    return when_written(tile, true, fn, ctx, err);
+}
+
+/* ---- Events ------------------------------------------------------------- */
+
+struct event {
+    struct weft_events *events;
     int64_t id;
     struct event *next;
 };
@@ -58,12 +109,11 @@ void weft_events_free(struct weft_events *e)
         destroy(e);
 }
 
-/* Called by StarPU, from any thread, when the tile can be read. */
-static void came(void *arg)
+static void came(void *arg, const void *data)
 {
     struct event *event = arg;
     struct weft_events *e = event->events;
-    starpu_data_release_on_node(event->handle, event->node);
+    (void) data;
     pthread_mutex_lock(&e->mutex);
     event->next = NULL;
     *e->last = event;
@@ -83,18 +133,18 @@ int weft_events_expect(struct weft_events *e, struct weft_tile *tile,
     struct event *event = weft_alloc(1, sizeof *event);
     if (!event)
         return weft_err_nomem(err, "events", sizeof *event);
-    weft_assert(weft_tile_n_parts(tile) == 1);
-    *event = (struct event){.events = e,
-                            .handle = tile->handle,
-                            .node = (int) weft_tile_node(tile),
-                            .id = id};
+    *event = (struct event){.events = e, .id = id};
     pthread_mutex_lock(&e->mutex);
     e->n_expected++;
     pthread_mutex_unlock(&e->mutex);
-    int rc = starpu_data_acquire_on_node_cb(event->handle, event->node,
-                                            STARPU_R, came, event);
-    weft_assert(rc == 0); /* it fails only inside a task */
-    return 0;
+    int rc = when_written(tile, false, came, event, err);
+    if (rc) {
+        pthread_mutex_lock(&e->mutex);
+        e->n_expected--;
+        pthread_mutex_unlock(&e->mutex);
+        weft_free(event);
+    }
+    return rc;
 }
 
 int64_t weft_events_next(struct weft_events *e)

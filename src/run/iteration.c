@@ -17,6 +17,7 @@
 #include "fuse/fuse.h"
 #include "job/plan_needs.h"
 #include "run/predict/recorded.h"
+#include "run/scorer.h"
 
 const struct weft_iteration_set *weft_iteration_set(
     const struct weft_iteration *p, int32_t sample)
@@ -98,6 +99,7 @@ int weft_iteration_judge(struct weft_iteration *p)
 
 static void iteration_free(struct weft_iteration *p)
 {
+    weft_scorer_forget(p->t->scorer, p);
     weft_iteration_train_release(p);
     weft_iteration_early_release(p);
     for (int32_t i = 0; p->sample && p->extra && i < p->n_all; i++) {

@@ -132,6 +132,8 @@ struct weft_iteration {
                                                 trained roles; as `policy` */
     struct weft_g_copies *copies;
     double start_s; /* of the iteration's own turn, see below */
+    double reward_s, reward_waits_s; /* that rules and programs took, and that
+                                        rank 0 waited for them */
     struct weft_span
         rewards; /* weft_iteration_rewards(), on the runtime's clock */
     struct weft_call_time time[WEFT_MAX_CALLS]; /* of all ranks */
@@ -218,6 +220,14 @@ int weft_iteration_call_all(struct weft_iteration *p,
 
 /* On rank 0: waits for the samples and decodes them, once. */
 int weft_iteration_texts(struct weft_iteration *p);
+struct weft_reward_sample weft_iteration_reward_sample(
+    const struct weft_iteration_text *text);
+int weft_iteration_texts_init(struct weft_iteration *p);
+/* Sample i's alone, by any thread. */
+int weft_iteration_decode(const struct weft_iteration *p, int32_t i,
+                          const struct weft_rollout *r,
+                          struct weft_iteration_text *out,
+                          struct weft_err *err);
 void weft_iteration_texts_release(struct weft_iteration *p);
 void weft_iteration_text_clear(struct weft_iteration_text *text);
 /* Encodes the texts of new samples for the calls that read them in tokens of

@@ -13,6 +13,7 @@
 #include "run/ahead.h"
 #include "run/iteration.h"
 #include "run/predict/recorded.h"
+#include "run/scorer.h"
 
 /* ---- A round ----------------------------------------------------------- */
 
@@ -27,7 +28,11 @@ static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
     p->n_total[(int64_t) p->round * p->n_all + i] = s->n_total;
     p->extra[i].field[set->field] = s->rollout;
     weft_iteration_early_add(p, i);
-    return weft_iteration_calls_add(p, i);
+    for (const struct weft_iteration_set *before = p->set; before < set;
+         before++)
+        k += before->n_round;
+    int rc = weft_scorer_expect(p, i, k);
+    return rc ? rc : weft_iteration_calls_add(p, i);
 }
 
 static int on_turn(void *ctx, int32_t instance, bool more,
@@ -243,6 +248,8 @@ static int run_round(struct weft_iteration *p)
     p->t->drawn += p->set->n_round / p->set->each;
     weft_iteration_calls_release(p);
     int rc = weft_iteration_calls_init(p);
+    if (!rc)
+        rc = weft_scorer_begin(p);
     if (!rc)
         rc = p->t->ahead ? restore(p) : roll_out(p);
     weft_rt_when(p->t->rt, WEFT_REC_EARLY);

@@ -4,8 +4,23 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "run/iteration.h"
 #include "run/reward_state.h"
+#include "run/scorer.h"
+
+struct weft_reward_sample weft_iteration_reward_sample(
+    const struct weft_iteration_text *text)
+{
+    return (struct weft_reward_sample){
+        .prompt = text->prompt,
+        .response = text->response,
+        .label = text->row.label,
+        .row = text->row.json,
+        .n_tokens = text->n_tokens,
+        .ended = text->ended,
+    };
+}
 
 /* Lists the samples that have no rewards yet. */
 static int32_t list_new(const struct weft_iteration *p, int32_t *index,
@@ -13,18 +28,10 @@ static int32_t list_new(const struct weft_iteration *p, int32_t *index,
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_all; i++) {
-        const struct weft_iteration_text *text = &p->text[i];
         if (p->extra[i].scored || !weft_iteration_due(p, i))
             continue;
         index[n] = i;
-        sample[n++] = (struct weft_reward_sample){
-            .prompt = text->prompt,
-            .response = text->response,
-            .label = text->row.label,
-            .row = text->row.json,
-            .n_tokens = text->n_tokens,
-            .ended = text->ended,
-        };
+        sample[n++] = weft_iteration_reward_sample(&p->text[i]);
     }
     return n;
 }
@@ -35,7 +42,9 @@ int weft_iteration_score(struct weft_iteration *p)
     struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
     double(*part)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *part);
     int32_t *index = weft_alloc(n, sizeof *index), n_new = 0;
+    double start_s = weft_clock_s();
     int rc = weft_iteration_texts(p);
+    p->reward_s += weft_scorer_end(p->t->scorer);
     if (!p->part)
         p->part = weft_alloc(n, sizeof *p->part);
     if (!rc && (!sample || !part || !index || !p->part))
@@ -46,6 +55,8 @@ int weft_iteration_score(struct weft_iteration *p)
         rc = weft_rewards_compute(p->t->rewards, n_new, sample, part, p->err);
     if (rc)
         weft_err_prefix(p->err, "iteration %d", p->iteration + 1);
+    p->reward_s += weft_rewards_busy_s(p->t->rewards);
+    p->reward_waits_s += weft_clock_s() - start_s;
     for (int32_t k = 0; k < n_new && !rc; k++) {
         memcpy(p->part[index[k]], part[k], sizeof part[k]);
         p->extra[index[k]].scored = true;

@@ -8,49 +8,60 @@
 #include "run/iteration.h"
 #include "run/predict/recorded.h"
 #include "run/reward_text.h"
+#include "run/scorer.h"
 
-/* Waits for the rollout of sample i and decodes its response. */
-static int decode(struct weft_iteration *p, int32_t i,
-                  struct weft_iteration_text *out)
+int weft_iteration_decode(const struct weft_iteration *p, int32_t i,
+                          const struct weft_rollout *r,
+                          struct weft_iteration_text *out,
+                          struct weft_err *err)
+{
+    const struct weft_trainer *t = p->t;
+    char *text = NULL;
+    size_t n = 0;
+    out->ended = r->ended;
+    out->n_tokens = r->n_total - r->n_prompt;
+    int rc = weft_tokenizer_decode(
+        t->tokenizer, weft_rollout_token(r) + r->n_prompt,
+        (size_t) out->n_tokens, true, &text, &n, err);
+    out->response = (struct weft_str){text, n};
+    if (!rc)
+        rc = weft_dataset_row(t->data, p->prompt[i]->row, &out->row, err);
+    if (!rc)
+        rc = weft_renderer_prompt(&t->renderer, &out->row, &out->prompt, err);
+    return rc;
+}
+
+/* Waits for the rollout of sample i, and for its text, or decodes it here. */
+static int get_text(struct weft_iteration *p, int32_t i)
 {
     struct weft_trainer *t = p->t;
     struct weft_tile *tile =
         p->extra[i].home[weft_iteration_set(p, i)->field];
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
-    char *text = NULL;
-    size_t n = 0;
     int rc = weft_seq_status(t->seq, p->err);
-    if (!rc) {
-        out->ended = r->ended;
-        out->n_tokens = r->n_total - r->n_prompt;
-        rc = weft_tokenizer_decode(
-            t->tokenizer, weft_rollout_token(r) + r->n_prompt,
-            (size_t) out->n_tokens, true, &text, &n, p->err);
-        out->response = (struct weft_str){text, n};
-    }
+    if (!rc && !weft_scorer_wait(t->scorer, i))
+        rc = weft_iteration_decode(p, i, r, &p->text[i], p->err);
+    p->text[i].there = true;
     weft_tile_unacquire(tile);
-    if (!rc)
-        rc = weft_dataset_row(t->data, p->prompt[i]->row, &out->row, p->err);
-    if (!rc)
-        rc = weft_renderer_prompt(&t->renderer, &out->row, &out->prompt,
-                                  p->err);
     return rc;
 }
 
 int weft_iteration_texts(struct weft_iteration *p)
 {
-    int rc = 0;
+    int rc = weft_iteration_texts_init(p);
+    for (int32_t i = 0; i < p->n_all && !rc; i++)
+        if (!p->text[i].there && weft_iteration_due(p, i))
+            rc = get_text(p, i);
+    return rc;
+}
+
+int weft_iteration_texts_init(struct weft_iteration *p)
+{
     if (!p->text)
         p->text = weft_alloc((size_t) p->n_all, sizeof *p->text);
-    if (!p->text)
-        return weft_err_nomem(p->err, "texts",
-                              (size_t) p->n_all * sizeof *p->text);
-    for (int32_t i = 0; i < p->n_all && !rc; i++)
-        if (!p->text[i].there && weft_iteration_due(p, i)) {
-            rc = decode(p, i, &p->text[i]);
-            p->text[i].there = true;
-        }
-    return rc;
+    return p->text ? 0
+                   : weft_err_nomem(p->err, "texts",
+                                    (size_t) p->n_all * sizeof *p->text);
 }
 
 void weft_iteration_text_clear(struct weft_iteration_text *text)

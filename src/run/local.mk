@@ -6,6 +6,7 @@ run_sources = \
 	%D%/digest.c %D%/digest.h \
 	%D%/gpu_products.c %D%/gpu_products.h \
 	%D%/info.c %D%/info.h \
+	%D%/scorer.c %D%/scorer.h \
 	%D%/iteration.c %D%/iteration.h \
 	%D%/iteration_advantage.c \
 	%D%/iteration_data.c \

@@ -32,6 +32,7 @@
 #include "run/reward_state.h"
 #include "run/reward_text.h"
 #include "run/run_dir.h"
+#include "run/scorer.h"
 
 /* ---- For iterations ---------------------------------------------------- */
 
@@ -585,6 +586,7 @@ void weft_trainer_close(struct weft_trainer *t)
     weft_known_close(t->known);
     weft_replays_release(&t->replays);
     weft_context_close(t->context);
+    weft_scorer_free(t->scorer);
     weft_rewards_close(t->rewards);
     weft_reward_text_close(t);
     weft_metrics_writer_close(t->metrics_writer);

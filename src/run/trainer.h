@@ -106,6 +106,7 @@ struct weft_trainer {
     struct weft_ahead
         *ahead; /* its samples, from a checkpoint (run/ahead.h); NULL: none */
 
+    struct weft_scorer *scorer;  /* run/scorer.h; NULL: none */
     struct weft_known *known;    /* costs (run/predict/known.h); NULL: none */
     struct weft_lengths lengths; /* rollout.lengths; else the most */
     struct weft_tail

@@ -28,6 +28,18 @@ static struct weft_reward_program *start(const char *script, double timeout_s)
     return p;
 }
 
+/* One batch. */
+static int score_all(struct weft_reward_program *p, int32_t n,
+                     const struct weft_reward_sample *s, double *score_out,
+                     struct weft_err *why)
+{
+    double busy_s;
+    weft_reward_program_begin(p, n);
+    for (int32_t i = 0; i < n; i++)
+        weft_reward_program_ask(p, &s[i]);
+    return weft_reward_program_end(p, score_out, &busy_s, why);
+}
+
 /* ---- A pipe for what the program wants to tell ------------------------- */
 
 enum { SIGNAL_FD = 8 }; /* of the script and whatever it starts */
@@ -118,11 +130,11 @@ static void test_reward_program_bare(void)
     double score[7];
     fill("four");
     for (int batch = 0; batch < 3; batch++) {
-        REQUIRE_OK(weft_reward_program_score(p, 7, sample, score, &err), err);
+        REQUIRE_OK(score_all(p, 7, sample, score, &err), err);
         for (int i = 0; i < 7; i++)
             CHECK(score[i] == 7 * batch + i + 0.5);
     }
-    REQUIRE_OK(weft_reward_program_score(p, 0, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 0, sample, score, &err), err);
     weft_reward_program_close(p);
     weft_reward_program_close(NULL);
 }
@@ -141,7 +153,7 @@ static void test_reward_program_order(void)
     double score[3];
     fill("four");
     for (int batch = 0; batch < 2; batch++) {
-        REQUIRE_OK(weft_reward_program_score(p, 3, sample, score, &err), err);
+        REQUIRE_OK(score_all(p, 3, sample, score, &err), err);
         CHECK(score[0] == 3 && score[1] == 0.1 && score[2] == -1e-3);
     }
     weft_reward_program_close(p);
@@ -163,7 +175,7 @@ static void test_reward_program_questions(void)
     sample[1].label = (struct weft_str){0};
     sample[1].row = NULL;
     sample[1].ended = false;
-    REQUIRE_OK(weft_reward_program_score(p, 2, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 2, sample, score, &err), err);
     weft_reward_program_close(p);
     char *text;
     size_t n;
@@ -203,10 +215,10 @@ static void test_reward_program_zeros(void)
         60);
     double score[1];
     fill_str((struct weft_str){"four\0teen\0", 10});
-    REQUIRE_OK(weft_reward_program_score(p, 1, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 1, sample, score, &err), err);
     CHECK(score[0] == 1);
     fill_str((struct weft_str){"four\0teen", 9});
-    REQUIRE_OK(weft_reward_program_score(p, 1, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 1, sample, score, &err), err);
     CHECK(score[0] == 0);
     weft_reward_program_close(p);
 }
@@ -220,7 +232,7 @@ static void test_reward_program_large(void)
     fill(big);
     struct weft_reward_program *p = start(
         "sed -u 's/\"prompt\"/\"score\": 2, \"prompt\"/'", 120);
-    REQUIRE_OK(weft_reward_program_score(p, 60, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 60, sample, score, &err), err);
     for (int i = 0; i < 60; i++)
         CHECK(score[i] == 2);
     weft_reward_program_close(p);
@@ -230,7 +242,7 @@ static void test_reward_program_large(void)
     p = start("while read -r l; do for i in 1 2 3 4 5 6 7 8 9 10; do printf "
               "'%2000s' x >&2; done; echo 1; done",
               120);
-    REQUIRE_OK(weft_reward_program_score(p, 20, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 20, sample, score, &err), err);
     weft_reward_program_close(p);
 }
 
@@ -294,12 +306,12 @@ static void test_reward_program_fails(void)
                                               bad[i].timeout_s);
         if (strstr(bad[i].script, ">&8"))
             signals_wait(fd);
-        CHECK_FAILS(weft_reward_program_score(p, 4, sample, score, &err),
-                    bad[i].rc, err, bad[i].part);
+        CHECK_FAILS(score_all(p, 4, sample, score, &err), bad[i].rc, err,
+                    bad[i].part);
         CHECK(score[0] == 7 && score[3] == 7);
         /* Once failed it stays so. */
-        CHECK_FAILS(weft_reward_program_score(p, 4, sample, score, &err),
-                    WEFT_ESTATE, err, "was ended after an error");
+        CHECK_FAILS(score_all(p, 4, sample, score, &err), WEFT_ESTATE, err,
+                    "was ended after an error");
         weft_reward_program_close(p);
         signals_wait_end(fd);
     }
@@ -313,8 +325,7 @@ static void test_reward_program_late(void)
     do {
         struct weft_reward_program *p = start("read -r l; echo 1; sleep 1000",
                                               timeout_s *= 2);
-        CHECK_INT(weft_reward_program_score(p, 4, sample, score, &err),
-                  WEFT_ETIMEOUT);
+        CHECK_INT(score_all(p, 4, sample, score, &err), WEFT_ETIMEOUT);
         weft_reward_program_close(p);
     } while (strstr(err.text, "answered 0 of 4") && timeout_s < 60);
     CHECK(strstr(err.text, "answered 1 of 4 samples in ") != NULL);
@@ -330,7 +341,7 @@ static void test_reward_program_floods(void)
     struct weft_reward_program *p = start(
         "read -r l; yes >&2 & yes >&2 & yes >&2; exit 1", 0.5);
     catch_stderr();
-    int rc = weft_reward_program_score(p, 4, sample, score, &err);
+    int rc = score_all(p, 4, sample, score, &err);
     char *said = caught_stderr(&n);
     CHECK_INT(rc, WEFT_ETIMEOUT);
     CHECK(strstr(err.text, "answered 0 of 4") != NULL);
@@ -341,7 +352,7 @@ static void test_reward_program_floods(void)
               "'\\000' x; echo; done | fold -w 100 >&2; echo end >&2; echo 1",
               60);
     catch_stderr();
-    rc = weft_reward_program_score(p, 1, sample, score, &err);
+    rc = score_all(p, 1, sample, score, &err);
     weft_reward_program_close(p);
     said = caught_stderr(&n);
     CHECK_INT(rc, 0);
@@ -371,7 +382,7 @@ static void test_reward_program_is_printed(void)
         "printf '\\033]0;title\\007\\n'",
         60);
     catch_stderr();
-    int rc = weft_reward_program_score(p, 1, sample, score, &err);
+    int rc = score_all(p, 1, sample, score, &err);
     char *said = caught_stderr(&n);
     CHECK_INT(rc, WEFT_EFORMAT);
     CHECK(strstr(err.text, "nor a number: \\x1b]0;title\\x07") != NULL);
@@ -413,7 +424,7 @@ static void test_reward_program_close(void)
         60);
     double score[1];
     fill("x");
-    REQUIRE_OK(weft_reward_program_score(p, 1, sample, score, &err), err);
+    REQUIRE_OK(score_all(p, 1, sample, score, &err), err);
     weft_reward_program_close(p);
     signals_wait_end(fd);
 }
@@ -438,7 +449,7 @@ static void test_reward_program_parent_dies(void)
         fill("x");
         if (pthread_create(&opener, NULL, open_program, &p) != 0
             || pthread_join(opener, NULL) != 0
-            || weft_reward_program_score(p, 1, sample, score, &err) != 0)
+            || score_all(p, 1, sample, score, &err) != 0)
             _exit(1);
         for (;;)
             pause();

@@ -444,6 +444,85 @@ static void test_reward_zeros(void)
     CHECK(matches_str("\\x00", STR("a\0")));
 }
 
+/* ---- As samples come ---------------------------------------------------- */
+
+/* Answers with how many lines it has read; the label of each sample is the
+ * number of its line if questions come in the order of indices. */
+static char count_lines[] = "i=0; while read -r l; do i=$((i+1)); case "
+                            "\"$l\" in \"{\\\"index\\\": $(((i-1)%5)),\"*) "
+                            "echo $i;; *) echo -1;; esac; done";
+
+static void open_both(struct weft_reward_config config[2],
+                      struct weft_rewards **out)
+{
+    static char shell[] = "/bin/sh", option[] = "-c";
+    config[0] = (struct weft_reward_config){
+        .type = WEFT_REWARD_EXACT, .name = "exact", .weight = 1};
+    config[1] = (struct weft_reward_config){
+        .type = WEFT_REWARD_PROGRAM,
+        .name = "count",
+        .weight = 1,
+
+        .command = {shell, option, count_lines},
+        .timeout_s = 60};
+    REQUIRE_OK(weft_rewards_open(config, 2, out, &err), err);
+}
+
+/* In any order they have the same rewards, and programs are asked in the order
+ * of the samples, about those before which none is missing. */
+static void test_reward_any_order(void)
+{
+    enum { N = 5 };
+    static const int order[][N] = {
+        {0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 0, 1, 4, 3}};
+    struct weft_reward_config config[2];
+    struct weft_reward_sample s[N];
+    double part[N][WEFT_MAX_REWARDS];
+    struct weft_rewards *r;
+    open_both(config, &r);
+    for (int i = 0; i < N; i++)
+        s[i] = (struct weft_reward_sample){
+            .response = weft_str_of(i % 2 ? "yes" : "no"),
+            .label = weft_str_of("yes")};
+    for (size_t k = 0; k <= WEFT_COUNT(order); k++) {
+        bool whole = k == WEFT_COUNT(order);
+        if (!whole)
+            REQUIRE_OK(weft_rewards_begin(r, N, s, &err), err);
+        for (int i = 0; i < N && !whole; i++) {
+            weft_rewards_add(r, order[k][i]);
+            CHECK(order[k][0] == 0 || i > 0 || !weft_rewards_move(r));
+            while (i < N - 1 && weft_rewards_move(r))
+                ; /* all that was asked is answered before the next comes */
+        }
+        REQUIRE_OK(weft_rewards_compute(r, N, s, part, &err), err);
+        CHECK(whole || weft_rewards_busy_s(r) > 0);
+        for (int i = 0; i < N; i++) {
+            CHECK(part[i][0] == i % 2);
+            CHECK(part[i][1] == (double) ((int) k * N + i + 1));
+        }
+    }
+    weft_rewards_close(r);
+}
+
+/* The first error by reward and sample is told, whoever came first. */
+static void test_reward_first_error(void)
+{
+    struct weft_reward_config config[2];
+    struct weft_reward_sample s[3] = {{.response = weft_str_of("a")},
+                                      {.response = weft_str_of("b")},
+                                      {.response = weft_str_of("c")}};
+    double part[3][WEFT_MAX_REWARDS];
+    struct weft_rewards *r;
+    open_both(config, &r);
+    s[0].label = weft_str_of("a");
+    REQUIRE_OK(weft_rewards_begin(r, 3, s, &err), err);
+    for (int i = 3; i-- > 0;)
+        weft_rewards_add(r, i);
+    CHECK_FAILS(weft_rewards_compute(r, 3, s, part, &err), WEFT_ENOTFOUND,
+                err, "reward 'exact': the row of sample 1 has no label");
+    weft_rewards_close(r);
+}
+
 WEFT_TESTS("reward/reward", {"test_reward_gsm8k", test_reward_gsm8k},
            {"test_reward_exact", test_reward_exact},
            {"test_reward_boxed", test_reward_boxed},
@@ -453,4 +532,6 @@ WEFT_TESTS("reward/reward", {"test_reward_gsm8k", test_reward_gsm8k},
            {"test_reward_regex", test_reward_regex},
            {"test_reward_think_answer", test_reward_think_answer},
            {"test_reward_batch", test_reward_batch},
-           {"test_reward_zeros", test_reward_zeros})
+           {"test_reward_zeros", test_reward_zeros},
+           {"test_reward_any_order", test_reward_any_order},
+           {"test_reward_first_error", test_reward_first_error})

@@ -4,6 +4,9 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <unistd.h>
+
+#include "rt/codelet.h"
 
 static struct fixture fixture;
 
@@ -81,6 +84,64 @@ static void test_columns(void)
     CHECK(mean == 0.75);
     REQUIRE_OK(weft_trainer_metric(t, "reward/p/mean", &mean), err);
     CHECK(mean == 0.75);
+    weft_trainer_close(t);
+}
+
+/* ---- While others are generated ---------------------------------------- */
+
+static char asked[600]; /* a file that the program leaves */
+
+/* Occupies a device until the program has been asked. */
+static int stand_cpu(const void *args, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    for (int i = 0; i < 60000 && access(asked, F_OK); i++)
+        usleep(1000);
+    return access(asked, F_OK) == 0
+             ? 0
+             : weft_err_set(weft_exec_err(x), WEFT_ESTATE,
+                            "nobody asked the program");
+}
+WEFT_CODELET(stand, 0x0, stand_cpu)
+
+/* What the second device generates ends only when the program has been asked
+ * about a sample of the first. */
+static void test_early(void)
+{
+    char command[900];
+    const char *word[] = {"iterations=1", "runtime.devices=2",
+                          "layout=dp2",   "rollout.slots=2",
+                          command,        NULL};
+    struct weft_err err;
+    struct weft_tile *tile;
+    const struct weft_tile_id id = {"test", "stand", 0, -1, -1, 0};
+    const struct weft_where where = {
+        .device = 1, .iteration = 0, .micro_batch = -1, .layer = -1};
+    double ratio = -1, rule = -1, program = -2;
+    snprintf(asked, sizeof asked, "%s/asked", fixture.dir);
+    snprintf(command, sizeof command,
+             "reward=[{type: length, name: rule, target: 3}, {type: program, "
+             "name: p, command: [sh, -c, 'while read -r l; do : > %s; "
+             "n=${l#*n_tokens\\\": }; echo ${n%%%%,*}; done']}]",
+             asked);
+    struct weft_trainer *t = fixture_open(&fixture, "early", word);
+    REQUIRE_OK(weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES, 8, &tile, &err),
+               err);
+    struct weft_access access[] = {{tile, WEFT_READ_WRITE}};
+    weft_insert(t->seq, &weft_cl_stand, NULL, 0, access, 1, &where);
+    REQUIRE_OK(weft_trainer_step(t, &err), err);
+    weft_tile_release(tile);
+    REQUIRE_OK(weft_trainer_metric(t, "perf/reward_hidden_ratio", &ratio),
+               err);
+    REQUIRE_OK(weft_trainer_metric(t, "reward/rule/mean", &rule), err);
+    REQUIRE_OK(weft_trainer_metric(t, "reward/p/mean", &program), err);
+    CHECK(ratio >= 0 && ratio <= 1);
+    double tokens = 0;
+    REQUIRE_OK(weft_trainer_metric(t, "response_length/mean", &tokens), err);
+    CHECK(fabs(program - tokens) < 1e-9);
     weft_trainer_close(t);
 }
 
@@ -347,7 +408,8 @@ static void test_other_cut(void)
 }
 
 WEFT_TESTS("run/rewards", {"test_batch", test_batch},
-           {"test_columns", test_columns}, {"test_normalize", test_normalize},
+           {"test_columns", test_columns}, {"test_early", test_early},
+           {"test_normalize", test_normalize},
            {"test_normalize_state", test_normalize_state},
            {"test_other_tokenizer", test_other_tokenizer},
            {"test_other_template", test_other_template},
