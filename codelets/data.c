@@ -61,13 +61,16 @@ void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
         .bytes = sizeof s,
     };
     int64_t cells = (int64_t) n_slots * max_total;
-    s.slot = take(&s.bytes, n_slots, sizeof(struct weft_gen_slot));
+    s.slot = take(&s.bytes, 2 * (int64_t) n_slots,
+                  sizeof(struct weft_gen_slot));
     s.order = take(&s.bytes, n_slots, 4);
-    s.page = take(&s.bytes, (int64_t) n_slots * s.pages_per_slot, 4);
+    s.page = take(&s.bytes, 2 * (int64_t) n_slots * s.pages_per_slot, 4);
     s.n_users = take(&s.bytes, n_pages, 4);
+    s.n_keepers = take(&s.bytes, n_pages, 4);
     s.free_page = take(&s.bytes, n_pages, 4);
+    s.last_use = take(&s.bytes, n_slots, 4);
     s.copy = take(&s.bytes, (int64_t) n_slots * 2, 4);
-    s.token = take(&s.bytes, cells, 4);
+    s.token = take(&s.bytes, 2 * cells, 4);
     s.logp = take(&s.bytes, cells, 4);
     *out = s;
 }
@@ -77,13 +80,15 @@ void weft_gen_state_clear(struct weft_gen_state *state)
     struct weft_gen_slot *slot = (void *) ((char *) state + state->slot);
     int32_t *free_page = (void *) ((char *) state + state->free_page);
     int32_t *n_users = (void *) ((char *) state + state->n_users);
-    for (int32_t i = 0; i < state->n_slots; i++)
+    int32_t *n_keepers = (void *) ((char *) state + state->n_keepers);
+    for (int32_t i = 0; i < 2 * state->n_slots; i++)
         slot[i] = (struct weft_gen_slot){.sample = -1};
     state->n_running = state->n_copies = 0;
+    state->n_idle = state->n_uses = 0;
     state->n_free = state->n_pages;
     for (int32_t i = 0; i < state->n_pages; i++) {
         free_page[i] = state->n_pages - 1 - i;
-        n_users[i] = 0;
+        n_users[i] = n_keepers[i] = 0;
     }
 }
 

@@ -130,16 +130,23 @@ struct weft_gen_slot {
     uint16_t head;    /* weft_gen_head() of its prompt */
 };
 
-/* struct weft_gen_state | slot[n_slots] | order[n_slots] |
- * page[n_slots][pages_per_slot] | n_users[n_pages] | free_page[n_pages] |
- * copy[n_slots][2] | token[n_slots][max_total] | logp[n_slots][max_total] */
+/* Behind the slots of samples come as many of prompts that samples had which
+ * have gone: their pages are kept for who begins alike.
+ *
+ * struct weft_gen_state | slot[2 n_slots] | order[n_slots] |
+ * page[2 n_slots][pages_per_slot] | n_users[n_pages] | n_keepers[n_pages] |
+ * free_page[n_pages] | last_use[n_slots] | copy[n_slots][2] |
+ * token[2 n_slots][max_total] | logp[n_slots][max_total] */
 struct weft_gen_state {
     int32_t n_slots, max_total, pages_per_slot, n_pages;
     int32_t n_free;    /* pages on the stack free_page */
     int32_t n_running; /* slots in `order`, the first admitted first */
     int32_t n_copies;  /* of the step that was planned last */
+    int32_t n_idle;    /* pages that nobody but kept prompts has */
+    int32_t n_uses;    /* of kept prompts so far */
     int32_t reserved;
-    size_t slot, order, page, n_users, free_page, copy, token, logp, bytes;
+    size_t slot, order, page, n_users, n_keepers, free_page, last_use, copy,
+        token, logp, bytes;
 };
 
 void weft_gen_state_layout(int32_t n_slots, int32_t max_total,

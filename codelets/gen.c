@@ -48,6 +48,8 @@ struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state)
         .order = (void *) (base + state->order),
         .page = (void *) (base + state->page),
         .n_users = (void *) (base + state->n_users),
+        .n_keepers = (void *) (base + state->n_keepers),
+        .last_use = (void *) (base + state->last_use),
         .free_page = (void *) (base + state->free_page),
         .copy = (void *) (base + state->copy),
         .token = (void *) (base + state->token),
@@ -87,6 +89,7 @@ void weft_gen_admit(const struct weft_gen_view *view,
 
 void weft_gen_free_slot(const struct weft_gen_view *view, int32_t index)
 {
+    weft_gen_keep(view, index);
     weft_gen_free_pages(view, index);
     view->slot[index] = (struct weft_gen_slot){.sample = -1};
 }
@@ -131,8 +134,8 @@ void weft_gen_plan_rows(const struct weft_gen_view *view,
         if (n == rest)
             rows->sampled[rows->n_sampled++] = i;
     }
-    status->most_pages = (int32_t) weft_max64(status->most_pages,
-                                              state->n_pages - state->n_free);
+    status->most_pages = (int32_t) weft_max64(
+        status->most_pages, state->n_pages - state->n_free - state->n_idle);
 }
 
 void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out)

@@ -5,7 +5,8 @@
  * drawn. A step takes one row of every running sequence, and up to
  * prefill_tokens rows of prompts that are still being read; rows are
  * independent, so which sequences share a step changes no number.
- * gen_pages.c has the pages of the KV cache.
+ * gen_pages.c has the pages of the KV cache, gen_prefix.c what prompts have in
+ * common.
  */
 #ifndef WEFT_CODELETS_GEN_H
 #define WEFT_CODELETS_GEN_H
@@ -36,7 +37,8 @@ struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
 struct weft_gen_view {
     struct weft_gen_state *state;
     struct weft_gen_slot *slot;
-    int32_t *order, *page, *n_users, *free_page, *copy, *token;
+    int32_t *order, *page, *n_users, *n_keepers, *free_page, *last_use;
+    int32_t *copy, *token;
     float *logp;
 };
 struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state);
@@ -49,10 +51,13 @@ void weft_gen_admit(const struct weft_gen_view *view,
 int64_t weft_gen_enter(const struct weft_gen_view *view, int32_t slot,
                        int32_t sample, int32_t n_prompt, int32_t n_total,
                        int32_t limit, const int32_t *token);
-/* Gives back a slot with its pages. */
+/* Gives back a slot with its pages, but keeps those of its prompt until they
+ * are wanted. */
 void weft_gen_free_slot(const struct weft_gen_view *view, int32_t slot);
 /* Gives back its pages alone: its tokens are known, but not cached. */
 void weft_gen_free_pages(const struct weft_gen_view *view, int32_t slot);
+/* Keeps the pages of the slot's prompt for who begins alike. */
+void weft_gen_keep(const struct weft_gen_view *view, int32_t slot);
 /* Takes slots that have ended out of the order. */
 void weft_gen_drop_ended(const struct weft_gen_view *view);
 /* A number that two prompts have in common if they share a prefix that pays. */

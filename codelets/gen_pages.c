@@ -7,34 +7,29 @@
  * there are pages for all of it; nobody who came later starts before. So the
  * first always goes on, and no order of events can stop all.
  *
- * Slots whose prompts begin alike have the pages of the common tokens in
- * common: who is read later takes those of who was read before, and a copy of
- * the last one where they part inside of it, as it will write there. Only
- * prompts are compared, so that what happens depends on prompts and lengths
- * alone, and a recording that knows these sees the same.
+ * Slots may have pages in common (gen_prefix.c). The prompts of samples that
+ * have gone are kept as if they were slots, as many as there are slots, each
+ * until a page is wanted or another prompt takes its place; the one that was
+ * used least recently goes first.
  */
 #include <string.h>
 
-#include "base/hash.h"
-#include "codelets/gen.h"
+#include "codelets/gen_pages.h"
 #include "kern/kern_cuda.h"
 
-enum {
-    PAGE = WEFT_PAGE_TOKENS,
-    LEAST_COPIED = 8 /* rows that a copied page must save at least */
-};
+enum { PAGE = WEFT_PAGE_TOKENS };
 
-static int32_t pages_for(int32_t n_tokens)
+int32_t weft_gen_pages_for(int32_t n_tokens)
 {
     return (int32_t) weft_ceil_div(n_tokens, PAGE);
 }
 
-static int32_t *pages_of(const struct weft_gen_view *view, int32_t slot)
+int32_t *weft_gen_pages_of(const struct weft_gen_view *view, int32_t slot)
 {
     return view->page + (int64_t) slot * view->state->pages_per_slot;
 }
 
-static int32_t take_page(const struct weft_gen_view *view)
+int32_t weft_gen_take_page(const struct weft_gen_view *view)
 {
     int32_t page = view->free_page[--view->state->n_free];
     weft_assert(view->n_users[page] == 0);
@@ -42,19 +37,107 @@ static int32_t take_page(const struct weft_gen_view *view)
     return page;
 }
 
+static bool is_idle(const struct weft_gen_view *view, int32_t page)
+{
+    return view->n_users[page] > 0
+        && view->n_users[page] == view->n_keepers[page];
+}
+
+void weft_gen_count_user(const struct weft_gen_view *view, int32_t index,
+                         int32_t page, int by)
+{
+    struct weft_gen_state *state = view->state;
+    state->n_idle -= is_idle(view, page);
+    view->n_users[page] += by;
+    if (index >= state->n_slots)
+        view->n_keepers[page] += by;
+    state->n_idle += is_idle(view, page);
+    if (view->n_users[page] == 0)
+        view->free_page[state->n_free++] = page;
+}
+
 void weft_gen_free_pages(const struct weft_gen_view *view, int32_t index)
 {
     struct weft_gen_slot *slot = &view->slot[index];
-    const int32_t *page = pages_of(view, index);
-    int32_t n = pages_for(slot->n_cached);
+    const int32_t *page = weft_gen_pages_of(view, index);
+    int32_t n = weft_gen_pages_for(slot->n_cached);
     for (int32_t i = 0; i < n; i++)
-        if (--view->n_users[page[i]] == 0)
-            view->free_page[view->state->n_free++] = page[i];
+        weft_gen_count_user(view, index, page[i], -1);
     slot->n_cached = slot->n_ready = 0;
 }
 
+/* ---- Prompts of samples that have gone ----------------------------------- */
+
+void weft_gen_use_kept(const struct weft_gen_view *view, int32_t index)
+{
+    if (index >= view->state->n_slots)
+        view->last_use[index - view->state->n_slots] = ++view->state->n_uses;
+}
+
+/* The kept prompt that was used least recently, of those that have pages; or
+ * that has none, if that counts; not number `but`. -1: there is none. */
+static int32_t least_used(const struct weft_gen_view *view, bool empty,
+                          int32_t but)
+{
+    int32_t n = view->state->n_slots, least = -1;
+    for (int32_t i = n; i < 2 * n; i++) {
+        if (i == but || (view->slot[i].n_cached == 0 && !empty))
+            continue;
+        if (view->slot[i].n_cached == 0)
+            return i;
+        if (least < 0 || view->last_use[i - n] < view->last_use[least - n])
+            least = i;
+    }
+    return least;
+}
+
+/* Whether a kept prompt has the first n tokens of the slot; it is used. */
+static bool has_kept(const struct weft_gen_view *view, int32_t index,
+                     int32_t n)
+{
+    int64_t room = view->state->max_total;
+    int32_t slots = view->state->n_slots;
+    for (int32_t i = slots; i < 2 * slots; i++)
+        if (view->slot[i].head == view->slot[index].head
+            && view->slot[i].n_cached >= n
+            && weft_gen_n_common(view->token + i * room,
+                                 view->token + index * room, n)
+                   == n) {
+            weft_gen_use_kept(view, i);
+            return true;
+        }
+    return false;
+}
+
+void weft_gen_keep(const struct weft_gen_view *view, int32_t index)
+{
+    const struct weft_gen_slot *slot = &view->slot[index];
+    int64_t room = view->state->max_total;
+    int32_t n = weft_gen_worth(
+        (int32_t) weft_min64(slot->n_prompt, slot->n_ready));
+    if (n == 0 || has_kept(view, index, n))
+        return;
+    int32_t to = least_used(view, true, -1);
+    weft_gen_free_pages(view, to);
+    view->slot[to] = (struct weft_gen_slot){.sample = -1,
+                                            .n_prompt = n,
+                                            .n_total = n,
+                                            .n_cached = n,
+                                            .n_ready = n,
+                                            .head = slot->head};
+    memcpy(view->token + to * room, view->token + index * room,
+           (size_t) n * sizeof *view->token);
+    for (int32_t k = 0; k < weft_gen_pages_for(n); k++) {
+        weft_gen_pages_of(view, to)[k] = weft_gen_pages_of(view, index)[k];
+        weft_gen_count_user(view, to, weft_gen_pages_of(view, to)[k], 1);
+    }
+    weft_gen_use_kept(view, to);
+}
+
+/* ---- Pages that are wanted ------------------------------------------------ */
+
 /* Frees the pages of a slot that has ended, which are there only to be taken
- * by others; not those of slot `keep`. */
+ * by others, or a kept prompt's; not those of slot `keep`. */
 static bool reclaim(const struct weft_gen_view *view, int32_t keep)
 {
     for (int32_t i = 0; i < view->state->n_slots; i++)
@@ -62,11 +145,14 @@ static bool reclaim(const struct weft_gen_view *view, int32_t keep)
             weft_gen_free_pages(view, i);
             return true;
         }
-    return false;
+    int32_t least = least_used(view, false, keep);
+    if (least >= 0)
+        weft_gen_free_pages(view, least);
+    return least >= 0;
 }
 
-static bool has_free(const struct weft_gen_view *view, int32_t n,
-                     int32_t keep)
+bool weft_gen_has_free(const struct weft_gen_view *view, int32_t n,
+                       int32_t keep)
 {
     while (view->state->n_free < n && reclaim(view, keep))
         continue;
@@ -91,15 +177,15 @@ bool weft_gen_extend(const struct weft_gen_view *view, int32_t at,
                      int32_t end, struct weft_gen_status *status)
 {
     int32_t index = view->order[at];
-    int32_t have = pages_for(view->slot[index].n_cached);
-    int32_t more = pages_for(end) - have;
-    while (!has_free(view, more, -1))
+    int32_t have = weft_gen_pages_for(view->slot[index].n_cached);
+    int32_t more = weft_gen_pages_for(end) - have;
+    while (!weft_gen_has_free(view, more, -1))
         if (!preempt(view, at + 1, status)) {
             preempt(view, at, status);
             return false;
         }
     for (; more > 0; more--)
-        pages_of(view, index)[have++] = take_page(view);
+        weft_gen_pages_of(view, index)[have++] = weft_gen_take_page(view);
     return true;
 }
 
@@ -109,137 +195,10 @@ bool weft_gen_has_room(const struct weft_gen_view *view)
     for (int32_t k = 0; k < view->state->n_running; k++) {
         const struct weft_gen_slot *slot = &view->slot[view->order[k]];
         if (!slot->done)
-            n += pages_for(slot->n_total + 1) - pages_for(slot->n_cached);
+            n += weft_gen_pages_for(slot->n_total + 1)
+               - weft_gen_pages_for(slot->n_cached);
     }
-    return n <= view->state->n_free;
-}
-
-/* ---- Common prefixes --------------------------------------------------- */
-
-struct prefix {
-    int32_t slot, n; /* whose first n tokens can be taken now */
-    int32_t later;   /* how many can when those before have been read */
-};
-
-/* Of n tokens that can be taken, those that pay. */
-static int32_t worth(int32_t n)
-{
-    return n % PAGE < LEAST_COPIED ? n - n % PAGE : n;
-}
-
-/* Of a prefix that pays there are LEAST_COPIED tokens at least. */
-uint16_t weft_gen_head(const int32_t *token, int32_t n_prompt)
-{
-    size_t n = (size_t) weft_min64(n_prompt, LEAST_COPIED);
-    return (uint16_t) weft_hash64(token, n * sizeof *token);
-}
-
-/* How many of n tokens are the same, from the first on. */
-static int32_t n_common(const int32_t *x, const int32_t *y, int64_t n)
-{
-    enum { BLOCK = 64 };
-    int32_t i = 0;
-    while (i + BLOCK <= n && memcmp(x + i, y + i, BLOCK * sizeof *x) == 0)
-        i += BLOCK;
-    while (i < n && x[i] == y[i])
-        i++;
-    return i;
-}
-
-/* Compares slot `from`. The last token's row is computed in any case, as the
- * next is drawn from it. */
-static void compare(const struct weft_gen_view *view, int32_t from,
-                    int32_t index, bool is_before, struct prefix *best)
-{
-    const struct weft_gen_slot *a = &view->slot[from];
-    const struct weft_gen_slot *b = &view->slot[index];
-    int64_t room = view->state->max_total;
-    const int32_t *x = view->token + from * room;
-    const int32_t *y = view->token + index * room;
-    int64_t most = weft_min64(weft_min64(a->n_prompt, b->n_prompt),
-                              b->n_total - 1);
-    int32_t n = n_common(x, y, most);
-    int32_t now = worth((int32_t) weft_min64(n, a->n_ready));
-    if (now > best->n) {
-        best->n = now;
-        best->slot = from;
-    }
-    if (is_before && worth(n) > best->later)
-        best->later = worth(n);
-}
-
-static struct prefix find(const struct weft_gen_view *view, int32_t at)
-{
-    struct prefix best = {.slot = -1};
-    const struct weft_gen_slot *slot = view->slot;
-    int32_t index = view->order[at];
-    uint16_t head = slot[index].head;
-    for (int32_t k = 0; k < view->state->n_running; k++) {
-        int32_t i = view->order[k];
-        if (slot[i].head == head
-            && (k < at || (k > at && slot[i].n_ready > 0)))
-            compare(view, i, index, k < at, &best);
-    }
-    for (int32_t i = 0; i < view->state->n_slots; i++)
-        if (slot[i].head == head && slot[i].done && slot[i].n_ready > 0)
-            compare(view, i, index, false, &best);
-    return best;
-}
-
-static uint8_t *alike(struct weft_gen_starts *starts, uint16_t head)
-{
-    return &starts->alike[head % WEFT_COUNT(starts->alike)];
-}
-
-/* Whether another slot may begin as this one does. */
-static bool has_alike(const struct weft_gen_view *view, int32_t index,
-                      struct weft_gen_starts *starts)
-{
-    const struct weft_gen_slot *slot = view->slot;
-    for (int32_t i = 0; i < view->state->n_slots && !starts->counted; i++) {
-        uint8_t *n = alike(starts, slot[i].head);
-        if (slot[i].sample >= 0)
-            *n = *n > 0 ? 2 : 1;
-    }
-    starts->counted = true;
-    return *alike(starts, slot[index].head) > 1;
-}
-
-static void share(const struct weft_gen_view *view, int32_t index,
-                  const struct prefix *prefix, struct weft_gen_status *status)
-{
-    const int32_t *from = pages_of(view, prefix->slot);
-    int32_t *page = pages_of(view, index), n = prefix->n / PAGE;
-    for (int32_t k = 0; k < n; k++) {
-        page[k] = from[k];
-        view->n_users[page[k]]++;
-    }
-    if (prefix->n % PAGE > 0) {
-        int32_t *copy = view->copy + 2 * view->state->n_copies++;
-        copy[0] = from[n];
-        copy[1] = page[n] = take_page(view);
-    }
-    view->slot[index].n_cached = prefix->n;
-    status->n_shared += prefix->n;
-}
-
-bool weft_gen_start(const struct weft_gen_view *view, bool sharing,
-                    int32_t at, struct weft_gen_starts *starts,
-                    struct weft_gen_status *status)
-{
-    int32_t index = view->order[at];
-    struct prefix prefix = {.slot = -1};
-    if (starts->waits)
-        return false;
-    if (sharing && has_alike(view, index, starts))
-        prefix = find(view, at);
-    if (prefix.later > prefix.n)
-        return false;
-    int32_t n = pages_for(view->slot[index].n_total + 1) - prefix.n / PAGE;
-    starts->waits = !has_free(view, n, prefix.slot);
-    if (!starts->waits && prefix.n > 0)
-        share(view, index, &prefix, status);
-    return !starts->waits;
+    return n <= view->state->n_free + view->state->n_idle;
 }
 
 /* ---- Steps ------------------------------------------------------------- */
@@ -268,8 +227,8 @@ void weft_gen_fill(struct weft_gen_state *state, int32_t context,
                                               .n_cached = context - 1,
                                               .limit = context + room};
         view.order[state->n_running++] = i;
-        for (int32_t p = 0; p < pages_for(context - 1); p++)
-            pages_of(&view, i)[p] = take_page(&view);
+        for (int32_t p = 0; p < weft_gen_pages_for(context - 1); p++)
+            weft_gen_pages_of(&view, i)[p] = weft_gen_take_page(&view);
     }
 }
 

@@ -13,7 +13,8 @@ codelets_sources = \
 	%D%/gen_chunk.c %D%/gen_chunk_gpu.c \
 	%D%/gen_graphs.c \
 	%D%/gen_draw.c \
-	%D%/gen_pages.c \
+	%D%/gen_pages.c %D%/gen_pages.h \
+	%D%/gen_prefix.c \
 	%D%/gen_play.c \
 	%D%/gen_retire.c \
 	%D%/gen_step.c \

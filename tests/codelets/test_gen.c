@@ -102,15 +102,26 @@ static void write_rows(struct bench *b)
     }
 }
 
-/* Every page is free once, or has as many users as slots that have it. */
+/* Every page is free once, or has as many users as slots that have it, and as
+ * many keepers as kept prompts. */
 static void check_users(struct bench *b)
 {
     struct weft_gen_state *s = b->state;
     int32_t n_pages = s->n_pages, n_free = 0;
     int32_t *users = weft_alloc((size_t) n_pages, sizeof *users);
-    for (int32_t i = 0; i < s->n_slots; i++)
-        for (int32_t k = 0; k * PAGE < b->view.slot[i].n_cached; k++)
-            users[b->view.page[i * s->pages_per_slot + k]]++;
+    int32_t *keepers = weft_alloc((size_t) n_pages, sizeof *keepers);
+    int32_t n_idle = 0;
+    for (int32_t i = 0; i < 2 * s->n_slots; i++)
+        for (int32_t k = 0; k * PAGE < b->view.slot[i].n_cached; k++) {
+            int32_t page = b->view.page[i * s->pages_per_slot + k];
+            users[page]++;
+            keepers[page] += i >= s->n_slots;
+        }
+    for (int32_t i = 0; i < n_pages; i++)
+        n_idle += users[i] > 0 && users[i] == keepers[i];
+    CHECK_INT(s->n_idle, n_idle);
+    CHECK(memcmp(keepers, b->view.n_keepers, (size_t) n_pages * 4) == 0);
+    weft_free(keepers);
     CHECK(memcmp(users, b->view.n_users, (size_t) n_pages * 4) == 0);
     for (int32_t i = 0; i < s->n_free; i++)
         n_free += users[b->view.free_page[i]]++ == 0;
@@ -249,6 +260,91 @@ static void test_pages_of_one_prompt(void)
     close_bench(&b);
 }
 
+/* Runs the samples that are in slots to their ends and retires them. */
+static void run_out(struct bench *b)
+{
+    int32_t left = 1;
+    while (left > 0) {
+        step(b);
+        left = 0;
+        for (int32_t i = 0; i < b->state->n_slots; i++) {
+            left += b->view.slot[i].sample >= 0 && !b->view.slot[i].done;
+            if (b->view.slot[i].done && b->view.slot[i].sample >= 0)
+                weft_gen_free_slot(&b->view, i);
+        }
+    }
+}
+
+/* What a sample that has gone leaves is taken by one that begins alike, and
+ * counts as free. */
+static void test_pages_of_the_past(void)
+{
+    struct bench b = {.n_texts = 5};
+    open_bench(&b, 1, weft_gen_most_pages(1, MOST), 256, true);
+    for (int32_t i = 0; i < 5; i++)
+        b.text[i] = (struct text){.n_prompt = 100, .n_total = 110};
+    b.text[1].token[70] = 1; /* a system prompt of 70 tokens */
+    b.text[2].token[0] = 1;  /* takes the only place */
+    admit(&b, 0);
+    run_out(&b);
+    CHECK_INT(b.status.n_shared, 0);
+    CHECK_INT(b.state->n_free + b.state->n_idle, b.state->n_pages);
+    CHECK_INT(b.state->n_idle, 2);
+    admit(&b, 0);
+    run_out(&b);
+    CHECK_INT(b.status.n_shared, PAGE); /* 6 more are not worth a copy */
+    admit(&b, 0);
+    run_out(&b);
+    admit(&b, 0);
+    run_out(&b);
+    CHECK_INT(b.status.n_shared, PAGE);
+    CHECK_INT(b.status.most_pages, 2);
+    admit(&b, 0);
+    run_out(&b);
+    CHECK_INT(b.status.n_shared, PAGE + 99);
+    weft_gen_state_clear(b.state); /* as for other weights */
+    b.next = 0;
+    admit(&b, 0);
+    run_out(&b);
+    CHECK_INT(b.status.n_shared, PAGE + 99);
+    close_bench(&b);
+}
+
+/* Of what is kept the least recently used goes when a page is wanted. */
+static void test_pages_least_used(void)
+{
+    enum { SLOTS_ = 3, PAGES = 5 };
+    struct bench b = {.n_texts = 5};
+    open_bench(&b, SLOTS_, PAGES, 400, true);
+    for (int32_t i = 0; i < 5; i++) {
+        b.text[i] = (struct text){.n_prompt = 64, .n_total = 66};
+        b.text[i].token[0] = i < 3 ? i : i - 3;
+    }
+    b.text[3].token[0] = 0; /* the first again */
+    b.text[4] = (struct text){.n_prompt = 200, .n_total = 202};
+    b.text[4].token[0] = 7;
+    for (int i = 0; i < 4; i++) {
+        admit(&b, 0);
+        run_out(&b);
+    }
+    CHECK_INT(b.status.n_shared, 63); /* of the first */
+    CHECK_INT(b.state->n_idle, 3);
+    admit(&b, 0); /* wants four of five pages: two of the three go */
+    run_out(&b);
+    CHECK_INT(b.status.n_preempted, 0);
+    CHECK_INT(b.state->n_idle + b.state->n_free, PAGES);
+    int32_t n_first = 0, n_others = 0;
+    for (int32_t i = SLOTS_; i < 2 * SLOTS_; i++)
+        if (b.view.slot[i].n_cached > 0) {
+            int32_t token = b.view.token[(int64_t) i * MOST];
+            n_first += token == 0;
+            n_others += token == 1 || token == 2;
+        }
+    CHECK_INT(n_first, 1);
+    CHECK_INT(n_others, 0);
+    close_bench(&b);
+}
+
 /* Two prompts of 100 tokens, of which one differs: of those before it, fewer
  * than 8 in a page are not worth its copy. */
 static void test_pages_of_like_prompts(void)
@@ -322,5 +418,7 @@ static void test_stop_text(void)
 
 WEFT_TESTS("codelets/gen", {"test_pages_random", test_pages_random},
            {"test_pages_of_one_prompt", test_pages_of_one_prompt},
+           {"test_pages_of_the_past", test_pages_of_the_past},
+           {"test_pages_least_used", test_pages_least_used},
            {"test_pages_of_like_prompts", test_pages_of_like_prompts},
            {"test_stop_text", test_stop_text})
