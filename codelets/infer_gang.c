@@ -128,6 +128,9 @@ void weft_insert_infer_gang(struct weft_seq *seq, int32_t n_members,
         if (rows.n_rows > 0)
             access.work = weft_work_steps(shape, range[k], shape->n_layers,
                                           !shape->scalar_head, 1, &rows);
+        if (shape->scalar_head && k == 0)
+            access.work.flop +=
+                weft_work_head(shape, range[k], 1, &rows).flop;
         weft_access_list_insert(&access, seq, &where[k], &weft_cl_infer_gang,
                                 &args, sizeof args);
     }
