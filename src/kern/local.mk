@@ -13,6 +13,7 @@ kern_sources = \
 	%D%/cuda_lang.h \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
+	%D%/ends.h \
 	%D%/gae_cpu.c \
 	%D%/gemm_cpu.c \
 	%D%/gemm_dw_cpu.c \
