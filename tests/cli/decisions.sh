@@ -81,8 +81,8 @@ cmp -s off/samples/000006.jsonl whole/samples/000006.jsonl ||
     fail "the first iteration"
 [ "$(grep -c '"why": "chosen", "remaining": 0\.' whole/decisions.jsonl)" = 5 ] ||
     fail "the others"
-grep -q '"stay": \[[01]\], "moved": \[\[' whole/decisions.jsonl ||
-    fail "no sample moved"
+grep -q '"stay": \[[01]\], "moved": \[' whole/decisions.jsonl ||
+    fail "no replica was freed"
 # Without migration the longest response takes its steps and a prefill, 20 ms
 # each, and then an inference. Its three calls have 40 micro-batches at most.
 awk -F'"responses": \\[' '{

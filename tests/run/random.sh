@@ -149,9 +149,10 @@ while read -r algorithm stale ranks words; do
     echo "$i: $algorithm, staleness $stale, $ranks ranks, $words: $here moved"
     rm -r "run$i"
 done <drawn
-[ $moved -gt 0 ] || { echo "FAILED: no sample moved in any run"; failed=1; }
-if [ "$n" -ge 30 ] && { [ $put_off = 0 ] || [ $shared = 0 ]; }; then
-    echo "FAILED: no sample was put off, or none shared a prefix"
+# Of few runs it may be that statuses come so that nothing moves.
+if [ "$n" -ge 30 ] &&
+    { [ $moved = 0 ] || [ $put_off = 0 ] || [ $shared = 0 ]; }; then
+    echo "FAILED: no sample moved, none was put off, or none shared a prefix"
     failed=1
 fi
 echo "$i runs: $moved samples moved, $put_off were put off, $shared tokens" \

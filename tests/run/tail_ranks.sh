@@ -49,6 +49,4 @@ for victim in 0 1; do
     [ -n "$(bits one)" ] && [ "$(bits $run)" = "$(bits one)" ] ||
         complain "$run has other bits than one process"
 done
-grep -q '"gen/migrated": [1-9]' dies0/metrics.jsonl ||
-    complain "no samples move on 2 ranks"
 exit $failed
