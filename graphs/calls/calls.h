@@ -340,6 +340,8 @@ struct weft_g_instance {
     struct weft_tile *graphs_memory;
     int64_t n_chunks; /* submitted so far */
     bool freed;       /* it takes no more samples, others generate the rest */
+    bool idle; /* it has no samples left, and none will come but those that
+                  others leave */
 };
 
 struct weft_g_generate {

@@ -87,6 +87,19 @@ static int submit(struct weft_rollout_control *c, int32_t instance,
     return send_status(c, instance);
 }
 
+static int32_t n_running(const struct weft_rollout_control *c,
+                         int32_t instance, int32_t *free_slot_out)
+{
+    const int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
+    int32_t n = 0;
+    for (int32_t s = c->gen->n_slots; s-- > 0;)
+        if (slot[s] < 0)
+            *free_slot_out = s;
+        else
+            n++;
+    return n;
+}
+
 static int retire(struct weft_rollout_control *c, int32_t instance,
                   int32_t slot, const struct weft_gen_slot *status)
 {
@@ -114,6 +127,9 @@ static int retire(struct weft_rollout_control *c, int32_t instance,
     sample->ended = status->done == 1;
     c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
     c->n_finished++;
+    int32_t free_slot;
+    c->gen->instance[instance].idle = c->next == c->n
+                                   && n_running(c, instance, &free_slot) == 0;
     return c->on_finished ? c->on_finished(c->ctx, index, sample, c->err) : 0;
 }
 
@@ -122,19 +138,6 @@ static int retire(struct weft_rollout_control *c, int32_t instance,
 static bool leaves(const struct weft_rollout_control *c, int32_t instance)
 {
     return c->gen->instance[instance].freed;
-}
-
-static int32_t n_running(const struct weft_rollout_control *c,
-                         int32_t instance, int32_t *free_slot_out)
-{
-    const int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
-    int32_t n = 0;
-    for (int32_t s = c->gen->n_slots; s-- > 0;)
-        if (slot[s] < 0)
-            *free_slot_out = s;
-        else
-            n++;
-    return n;
 }
 
 /* The instance of a replica that has the fewest samples. */
@@ -167,6 +170,7 @@ static int move(struct weft_rollout_control *c, int32_t from,
                                          sample->limit, sample->token};
     c->slot[(int64_t) to * c->gen->n_slots + slot] = index;
     *mine = -1;
+    c->gen->instance[to].idle = false;
     c->stats.n_moved++;
     if (c->played) {
         weft_gen_play_retire(c->played[from].play, from_slot);
@@ -375,7 +379,7 @@ void weft_rollout_control_release(struct weft_rollout_control *c)
     played_release(c);
     weft_migration_release(&c->migration);
     for (int32_t i = 0; i < c->gen->n_instances; i++)
-        c->gen->instance[i].freed = false;
+        c->gen->instance[i].freed = c->gen->instance[i].idle = false;
     weft_free(c->has);
     weft_free(c->slot);
     weft_free(c->in_flight);

@@ -47,11 +47,10 @@ struct weft_iteration_call {
     bool open;     /* the view is open */
     struct weft_g_view view;
     int32_t *waiting; /* (set's n) finished, not yet in a micro-batch */
-    int32_t n_waiting, waiting_rows;
+    int32_t n_waiting;
     int32_t n_flushed; /* micro-batches */
     int32_t turn;      /* the replica that has the next */
-    int32_t *given;    /* (dp) where replicas have shares: samples of each */
-    int32_t room;      /* samples of the present micro-batch at most */
+    int32_t *load;     /* (dp) samples that replicas have been given */
     int32_t *length;   /* (n_all) tokens of its input, where that is a text;
                           NULL: those of the samples */
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The graph's inference calls on finished samples: each packs them into
- * micro-batches of its own, which go to its replicas in turn. While some of
- * generation's replicas have been freed of their last samples, those whose
- * devices still generate are left out.
+ * micro-batches of its own, which go to its replicas in turn; with inter-stage
+ * fusion, to those whose devices generate no more.
  */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "plan/shares.h"
 #include "run/iteration.h"
@@ -43,8 +44,7 @@ static int add_call(struct weft_iteration *p, int32_t call)
         input = weft_flow_field_of(&t->flow, f->reads, WEFT_FIELD_MISMATCH);
     const struct weft_iteration_set *set = &p->set[p->set_of[input]];
     bool text = input != set->field;
-    size_t n = (size_t) p->n_all, dp = (size_t) t->plan.call[call].dp;
-    bool shares = t->plan.call[call].shares.n > 0;
+    size_t n = (size_t) p->n_all;
     *c = (struct weft_iteration_call){
         .call = call,
         .chain = WEFT_CHAIN_INFER + (p->n_calls - 1) % WEFT_N_INFER_CHAINS,
@@ -53,9 +53,10 @@ static int add_call(struct weft_iteration *p, int32_t call)
         .input = input,
         .field = weft_flow_written(&t->flow, call),
         .length = text ? weft_alloc(n, sizeof *c->length) : NULL,
-        .given = shares ? weft_alloc(dp, sizeof *c->given) : NULL,
-        .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting)};
-    if (!c->waiting || (text && !c->length) || (shares && !c->given))
+        .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting),
+        .load = weft_alloc((size_t) t->layout[call].plan.dp,
+                           sizeof *c->load)};
+    if (!c->waiting || !c->load || (text && !c->length))
         return weft_err_nomem(p->err, "inference", n * 4);
     c->begun = true;
     return users(p, c->model) > 1
@@ -89,8 +90,8 @@ void weft_iteration_calls_release(struct weft_iteration *p)
     for (int32_t k = 0; k < p->n_calls; k++) {
         close_call(p, &p->call[k]);
         weft_free(p->call[k].waiting);
+        weft_free(p->call[k].load);
         weft_free(p->call[k].length);
-        weft_free(p->call[k].given);
     }
     p->n_calls = 0;
 }
@@ -188,62 +189,83 @@ bool weft_iteration_shares(const struct weft_g_layout *a,
     return false;
 }
 
-/* Whether a replica's devices generate the last samples while others are freed
- * of them. */
-static bool is_kept(const struct weft_iteration *p,
-                    const struct weft_g_layout *layout, int32_t dp)
+/* Whether a replica's devices still generate; *freed_out: others have been
+ * freed of their last samples. */
+static bool generates(const struct weft_iteration *p,
+                      const struct weft_g_layout *layout, int32_t dp,
+                      bool *freed_out)
 {
+    bool busy = false;
+    *freed_out = false;
     for (int32_t k = 0; k < p->n_sets; k++) {
         const struct weft_g_generate *gen = &p->t->gen[p->set[k].call];
-        bool kept = false, freed = false;
         for (int32_t i = 0; i < gen->n_instances; i++) {
             const struct weft_g_instance *x = &gen->instance[i];
-            freed = freed || x->freed;
-            kept = kept
-                || (!x->freed
+            *freed_out = *freed_out || x->freed;
+            busy = busy
+                || (!x->freed && !x->idle
                     && share_device(&gen->layout, x->dp, layout, dp));
         }
-        if (kept && freed)
-            return true;
     }
-    return false;
+    return busy;
 }
 
-/* The replica that has least of its share, in turn where all are alike, of those
- * that generate no last samples. */
+/* Whether micro-batches wait for devices that are free: not where any device of
+ * a place takes them, as then those that are free do, and not where replicas
+ * have shares, which micro-batches are cut by. */
+static bool holds(const struct weft_iteration *p,
+                  const struct weft_g_layout *layout)
+{
+    const struct weft_trainer *t = p->t;
+    return t->config.rollout.inter_stage_fusion && layout->plan.shares.n == 0
+        && (t->job.place_per_device || !layout->any_device);
+}
+
+/* The replica that has had least of its share, in turn where all are alike. */
+static int32_t replica_by_share(const struct weft_iteration_call *c,
+                                const struct weft_call_plan *plan)
+{
+    int32_t best = c->turn;
+    for (int32_t k = 1; k < plan->dp && plan->shares.n > 0; k++) {
+        int32_t dp = (c->turn + k) % plan->dp;
+        if ((double) c->load[dp] / weft_shares_of(&plan->shares, dp)
+            < (double) c->load[best] / weft_shares_of(&plan->shares, best))
+            best = dp;
+    }
+    return best;
+}
+
+/* The replica for the next micro-batch of n samples; -1: it waits. All have
+ * them in turn or by their shares; with inter-stage fusion, the one that has had
+ * fewest of those whose devices generate no more. While samples have not moved,
+ * none gets more than its part, as others will be free soon. When all samples
+ * have ended, nothing waits. */
 static int32_t next_replica(const struct weft_iteration *p,
-                            const struct weft_iteration_call *c)
+                            const struct weft_iteration_call *c, int32_t n,
+                            bool last)
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
-    const struct weft_shares *shares = &layout->plan.shares;
-    int32_t n = layout->plan.dp, best = -1;
-    double least = 0;
-    for (int32_t k = 0; k < n && (best < 0 || c->given); k++) {
-        int32_t dp = (c->turn + k) % n;
-        double has = c->given
-                       ? (double) c->given[dp] / weft_shares_of(shares, dp)
-                       : 0;
-        if (is_kept(p, layout, dp) || (best >= 0 && has >= least))
-            continue;
-        best = dp;
-        least = has;
+    int32_t dp = layout->plan.dp, best = -1;
+    if (!holds(p, layout))
+        return replica_by_share(c, &layout->plan);
+    for (int32_t k = 0; k < dp; k++) {
+        bool freed, busy = generates(p, layout, k, &freed);
+        bool more = freed || c->load[k] + n <= weft_ceil_div(c->set->n, dp);
+        if ((last || (!busy && more))
+            && (best < 0 || c->load[k] < c->load[best]))
+            best = k;
     }
-    return best < 0 ? c->turn : best; /* all are kept: its turn */
+    return best;
 }
 
-static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
+/* Submits the first n that wait, by a replica. */
+static int flush(struct weft_iteration *p, struct weft_iteration_call *c,
+                 int32_t n, int32_t dp)
 {
     struct weft_trainer *t = p->t;
     const struct weft_field *field = &t->flow.field[c->field];
     const struct weft_g_layout *layout = &t->layout[c->call];
-    int32_t n = c->n_waiting;
     enum weft_g_infer_kind kind = kind_of(field->type);
-    if (n == 0)
-        return 0;
-    int32_t dp = next_replica(p, c);
-    c->turn = (dp + 1) % layout->plan.dp;
-    if (c->given)
-        c->given[dp] += n;
     bool inserts = weft_run_inserts(t, c->call);
     int rc = inserts ? open_view(p, c) : 0;
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
@@ -276,52 +298,67 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
         weft_g_infer(t->seq, &where, &c->view, dp, kind,
                      weft_iteration_inv_temperature(&t->config), n, sample,
                      p->copies, weft_run_bounds(t) ? &most : NULL);
-    c->n_waiting = c->waiting_rows = 0;
+    c->n_waiting -= n;
+    memmove(c->waiting, c->waiting + n,
+            (size_t) c->n_waiting * sizeof *c->waiting);
+    c->load[dp] += n;
+    c->turn = (dp + 1) % layout->plan.dp;
     c->n_flushed++;
     weft_free(sample);
     return rc;
 }
 
-/* The samples of a micro-batch at most: no replica waits while another one has
- * more than its share. */
-static int32_t room_of(const struct weft_iteration *p,
-                       const struct weft_iteration_call *c)
+/* How many of those that wait are the next micro-batch: the first ones that fit,
+ * `full`: with one more behind them that does not. No replica waits while
+ * another one has more than its share. */
+static int32_t n_next(const struct weft_iteration *p,
+                      const struct weft_iteration_call *c, bool *full)
 {
     const struct weft_call_plan *plan = &p->t->plan.call[c->call];
     int32_t parts = plan->micro_batches > 0 ? plan->micro_batches : 1;
-    if (!c->given)
-        return (int32_t) weft_ceil_div(c->set->n, plan->dp * parts);
-    int32_t mine = weft_plan_share(plan, c->set->n, next_replica(p, c)).n;
-    return (int32_t) weft_max64(1, weft_ceil_div(mine, parts));
+    int64_t mine = weft_ceil_div(c->set->n, plan->dp), rows = 0;
+    int32_t n = 0;
+    if (plan->shares.n > 0)
+        mine = weft_plan_share(plan, c->set->n, replica_by_share(c, plan)).n;
+    int64_t most = weft_max64(1, weft_ceil_div(mine, parts));
+    for (; n < c->n_waiting; n++) {
+        rows += length_of(p, c, c->waiting[n]);
+        if (n >= most
+            || (plan->micro_batches == 0 && n > 0
+                && rows > p->t->config.train.micro_batch_tokens))
+            break;
+    }
+    *full = n < c->n_waiting;
+    return n;
 }
 
-/* Whether a sample of so many rows does not fit into the present micro-batch,
- * which has some. */
-static bool is_full(const struct weft_iteration *p,
-                    const struct weft_iteration_call *c, int32_t rows)
+/* Submits micro-batches that are full, while there are replicas for them; last:
+ * all. */
+static int dispatch(struct weft_iteration *p, struct weft_iteration_call *c,
+                    bool last)
 {
-    const struct weft_call_plan *plan = &p->t->plan.call[c->call];
-    if (c->n_waiting >= c->room)
-        return true;
-    return plan->micro_batches == 0
-        && c->waiting_rows + rows > p->t->config.train.micro_batch_tokens;
+    int rc = 0;
+    while (c->n_waiting > 0 && !rc) {
+        bool full;
+        int32_t n = n_next(p, c, &full);
+        int32_t dp = full || last ? next_replica(p, c, n, last) : -1;
+        if (dp < 0)
+            break;
+        rc = flush(p, c, n, dp);
+    }
+    return rc;
 }
 
 static int add(struct weft_iteration *p, struct weft_iteration_call *c,
                int32_t index)
 {
-    int32_t rows = length_of(p, c, index);
-    int rc = c->n_waiting > 0 && is_full(p, c, rows) ? flush(p, c) : 0;
-    if (c->n_waiting == 0)
-        c->room = room_of(p, c);
     c->waiting[c->n_waiting++] = index;
-    c->waiting_rows += rows;
-    return rc;
+    return dispatch(p, c, false);
 }
 
 static int end(struct weft_iteration *p, struct weft_iteration_call *c)
 {
-    int rc = flush(p, c);
+    int rc = dispatch(p, c, true);
     close_call(p, c);
     return rc;
 }
@@ -342,7 +379,7 @@ int weft_iteration_calls_flush(struct weft_iteration *p)
     int rc = 0;
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (!p->call[k].length)
-            rc = flush(p, &p->call[k]);
+            rc = dispatch(p, &p->call[k], true);
     return rc;
 }
 
