@@ -14,7 +14,7 @@
 #include "plan/search/inside.h"
 
 enum {
-    ASK_EVERY = 1 << 16,
+    ASK_EVERY = 1 << 12,
     BOUNDS = WEFT_SEARCH_CYCLES * WEFT_SEARCH_WEIGHTS
 };
 
@@ -30,6 +30,11 @@ struct branching {
     int32_t order[WEFT_MAX_CALLS]; /* of calls */
     int32_t choice[WEFT_MAX_CALLS];
     struct child *child[WEFT_MAX_CALLS]; /* (n_options) of each depth */
+    double
+        *part[WEFT_MAX_CALLS]; /* (n_options, n_bounds) of a call's options:
+                                     what each adds to a bound */
+    int32_t n_bounds;
+    int64_t n_taken;        /* options */
     double (*sum)[BOUNDS];  /* (n_calls + 1) of the options taken */
     double (*rest)[BOUNDS]; /* (n_calls + 1) least of the others */
     double lowest;          /* bound of what may be better than the best */
@@ -44,33 +49,31 @@ static int compare(const void *a, const void *b)
     return x->option < y->option ? -1 : 1;
 }
 
-/* The bound of what begins with the options of the calls before depth d and
- * this one. */
-static double bound_of(const struct branching *b, int32_t d,
-                       const struct weft_option *o)
+/* The bounds of what begins with the options of the calls before depth d and
+ * one of this call's. */
+static void list_children(struct branching *b, int32_t d)
 {
-    const struct weft_search *s = b->s;
-    double most = 0;
-    for (int32_t k = 0; k < s->n_cycles; k++) {
-        for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
-            int32_t at = k * WEFT_SEARCH_WEIGHTS + w;
-            double v = b->sum[d][at] + b->rest[d + 1][at]
-                     + weft_search_part(s, k, w, b->order[d], o);
-            most = v > most ? v : most;
-        }
+    int32_t c = b->order[d], n = b->s->p->call[c].n_options;
+    const double *part = b->part[c];
+    double base[BOUNDS];
+    for (int32_t at = 0; at < b->n_bounds; at++)
+        base[at] = b->sum[d][at] + b->rest[d + 1][at];
+    for (int32_t i = 0; i < n; i++, part += b->n_bounds) {
+        double most = 0;
+        for (int32_t at = 0; at < b->n_bounds; at++)
+            most = base[at] + part[at] > most ? base[at] + part[at] : most;
+        b->child[d][i] = (struct child){most, i};
     }
-    return most;
+    b->best->branches += n;
+    qsort(b->child[d], (size_t) n, sizeof *b->child[d], compare);
 }
 
-static void take(struct branching *b, int32_t d, const struct weft_option *o)
+static void take(struct branching *b, int32_t d, int32_t option)
 {
-    const struct weft_search *s = b->s;
-    for (int32_t k = 0; k < s->n_cycles; k++)
-        for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
-            int32_t at = k * WEFT_SEARCH_WEIGHTS + w;
-            b->sum[d + 1][at] = b->sum[d][at]
-                              + weft_search_part(s, k, w, b->order[d], o);
-        }
+    const double *part = b->part[b->order[d]]
+                       + (int64_t) option * b->n_bounds;
+    for (int32_t at = 0; at < b->n_bounds; at++)
+        b->sum[d + 1][at] = b->sum[d][at] + part[at];
 }
 
 static bool fits(const struct branching *b)
@@ -90,9 +93,9 @@ static void leaf(struct branching *b)
 
 static bool spent(struct branching *b)
 {
-    if (!b->cut && ++b->best->branches >= b->how->branches)
+    if (!b->cut && b->best->branches >= b->how->branches)
         b->cut = true;
-    if (!b->cut && b->best->branches % ASK_EVERY == 0 && b->how->stop
+    if (!b->cut && ++b->n_taken % ASK_EVERY == 0 && b->how->stop
         && b->how->stop(b->how->ctx))
         b->cut = b->best->stopped = true;
     return b->cut;
@@ -108,9 +111,7 @@ static void descend(struct branching *b, int32_t d)
     int32_t c = b->order[d];
     const struct weft_search_call *call = &s->p->call[c];
     struct child *child = b->child[d];
-    for (int32_t i = 0; i < call->n_options; i++)
-        child[i] = (struct child){bound_of(b, d, &call->option[i]), i};
-    qsort(child, (size_t) call->n_options, sizeof *child, compare);
+    list_children(b, d);
     for (int32_t i = 0; i < call->n_options; i++) {
         if (fits(b) && child[i].bound >= b->best->value.period)
             return; /* and so are the others */
@@ -123,7 +124,7 @@ static void descend(struct branching *b, int32_t d)
         if (weft_search_bytes(s, b->choice, b->order, d + 1)
             > s->p->device_bytes)
             continue;
-        take(b, d, &call->option[child[i].option]);
+        take(b, d, child[i].option);
         descend(b, d + 1);
     }
 }
@@ -158,6 +159,16 @@ static double root_bound(const struct branching *b)
     return most;
 }
 
+static void set_parts(struct branching *b, int32_t call)
+{
+    const struct weft_search_call *c = &b->s->p->call[call];
+    double *part = b->part[call];
+    for (int32_t i = 0; i < c->n_options; i++)
+        for (int32_t k = 0; k < b->s->n_cycles; k++)
+            for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++)
+                *part++ = weft_search_part(b->s, k, w, call, &c->option[i]);
+}
+
 static bool make_room(struct branching *b)
 {
     int32_t n = b->s->p->n_calls;
@@ -171,7 +182,10 @@ static bool make_room(struct branching *b)
                      ? b->s->p->call[c].n_options
                      : most;
         b->child[d] = weft_alloc((size_t) most, sizeof *b->child[d]);
-        ok = ok && b->child[d];
+        b->part[d] = weft_alloc((size_t) b->s->p->call[d].n_options
+                                    * (size_t) b->n_bounds,
+                                sizeof *b->part[d]);
+        ok = ok && b->child[d] && b->part[d];
     }
     return ok;
 }
@@ -180,12 +194,17 @@ int weft_search_branch(const struct weft_search *s,
                        const struct weft_search_how *how,
                        struct weft_search_result *best, struct weft_err *err)
 {
-    struct branching b = {
-        .s = s, .how = how, .best = best, .lowest = INFINITY};
+    struct branching b = {.s = s,
+                          .how = how,
+                          .best = best,
+                          .n_bounds = s->n_cycles * WEFT_SEARCH_WEIGHTS,
+                          .lowest = INFINITY};
     int rc = 0;
     if (!make_room(&b)) {
         rc = weft_err_nomem(err, "a search", sizeof b);
     } else {
+        for (int32_t c = 0; c < s->p->n_calls; c++)
+            set_parts(&b, c);
         set_order(&b);
         best->bound = root_bound(&b);
         if (how->branches > 0 && !best->stopped) {
@@ -198,8 +217,10 @@ int weft_search_branch(const struct weft_search *s,
                 best->bound = lowest;
         }
     }
-    for (int32_t d = 0; d < s->p->n_calls; d++)
+    for (int32_t d = 0; d < s->p->n_calls; d++) {
         weft_free(b.child[d]);
+        weft_free(b.part[d]);
+    }
     weft_free(b.sum);
     weft_free(b.rest);
     return rc;

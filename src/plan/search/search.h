@@ -106,7 +106,7 @@ struct weft_search_how {
     uint64_t seed;
     int64_t evaluations; /* of annealing, over all its restarts */
     int32_t restarts;    /* 0: 4 */
-    int64_t branches;    /* of branch and bound; 0: none */
+    int64_t branches;    /* that branch and bound bounds; 0: none */
     /* Asked now and then; true: return the best so far. NULL: nobody asks. */
     bool (*stop)(void *ctx);
     void *ctx;
