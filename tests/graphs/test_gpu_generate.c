@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts that GPUs generate, in any layout, are those of a CPU device, where a
- * GPU's products have the CPU's order; their log-probs are those of inference
- * on the same GPUs. */
+ * GPU's products have the CPU's order, and of one GPU where its attention is on
+ * tensor cores; their log-probs are those of inference on the same GPUs. */
 #include "../codelets/gpus_fixture.h"
 
 #include "generate_fixture.h"
@@ -37,12 +37,13 @@ static bool has_gpus_bits(void)
     return false;
 }
 
-static void open_model(enum weft_dtype dtype)
+static void open_model(enum weft_dtype dtype, int32_t head_dim)
 {
     static struct weft_shape shape;
     struct weft_g_layout home;
     start(0);
     shape = fixture_shape(dtype, false, true);
+    shape.head_dim = head_dim;
     f = (struct task_fixture){.rt = rt, .seq = seq};
     home = layout_on(&shape, weft_rt_n_gpus(rt), 1, 1, 1);
     fixture_open_model(&f, &shape, false, &home);
@@ -72,19 +73,23 @@ static void close_model(void)
     stop();
 }
 
-static void layouts_of(enum weft_dtype dtype)
+/* one: the texts of one GPU are what others have. */
+static void layouts_of(enum weft_dtype dtype, int32_t head_dim, bool one)
 {
-    static struct text cpu[TEXTS];
-    open_model(dtype);
+    static struct text want[TEXTS];
+    open_model(dtype, head_dim);
     choose_products();
     int n_kinds = weft_blaslt_n_kinds();
     CHECK(n_kinds > 0);
-    generate(&f, &f.model.home, &whole, TEXTS, FEW, &all, cpu, NULL);
-    on_gpus(1, 1, 1, &shared, &all, cpu);
+    struct weft_g_layout gpu = layout_on(&f.model.shape, 0, 1, 1, 1);
+    generate(&f, one ? &gpu : &f.model.home, &whole, TEXTS, FEW, &all, want,
+             NULL);
+    weft_g_layout_release(&gpu);
+    on_gpus(1, 1, 1, &shared, &all, want);
     if (weft_rt_n_gpus(rt) > 1) {
-        on_gpus(2, 1, 1, &steps, &all, cpu);
-        on_gpus(1, 2, 1, &shared, &all, cpu);
-        on_gpus(1, 1, 2, &steps, &all, cpu);
+        on_gpus(2, 1, 1, &steps, &all, want);
+        on_gpus(1, 2, 1, &shared, &all, want);
+        on_gpus(1, 1, 2, &steps, &all, want);
     }
     CHECK_INT(weft_blaslt_n_kinds(), n_kinds);
     close_model();
@@ -93,15 +98,16 @@ static void layouts_of(enum weft_dtype dtype)
 static void test_layouts(void)
 {
     if (has_gpus_bits())
-        layouts_of(WEFT_F32);
-    if (has_gpus_bits())
-        layouts_of(WEFT_BF16);
+        layouts_of(WEFT_F32, 16, false);
+    if (has_gpus_bits()) /* attention on ordinary cores */
+        layouts_of(WEFT_BF16, 12, false);
+    layouts_of(WEFT_BF16, 16, true);
 }
 
 static void samplings(void)
 {
     static struct text cpu[TEXTS];
-    open_model(WEFT_F32);
+    open_model(WEFT_F32, 16);
     generate(&f, &f.model.home, &whole, TEXTS, FEW, &some, cpu, NULL);
     on_gpus(1, 1, 1, &steps, &some, cpu);
     generate(&f, &f.model.home, &whole, TEXTS, FEW, &best, cpu, NULL);
