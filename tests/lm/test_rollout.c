@@ -50,6 +50,8 @@ static void test_follow(void)
 static atomic_int n_done; /* samples of the other instance */
 enum { SLOTS = 2, OTHERS = N - SLOTS };
 
+enum { AN_HOUR = 3600000 }; /* ms: ends what stands still, nothing else */
+
 /* Occupies its device until the other one has all samples that wait. */
 static int stand_cpu(const void *args, void *const buf[], int n_buf,
                      struct weft_exec *x)
@@ -57,7 +59,7 @@ static int stand_cpu(const void *args, void *const buf[], int n_buf,
     (void) args;
     (void) buf;
     (void) n_buf;
-    for (int i = 0; i < 60000 && atomic_load(&n_done) < OTHERS; i++)
+    for (int i = 0; i < AN_HOUR && atomic_load(&n_done) < OTHERS; i++)
         usleep(1000);
     return atomic_load(&n_done) >= OTHERS
              ? 0

@@ -91,6 +91,8 @@ static void test_columns(void)
 
 static char asked[600]; /* a file that the program leaves */
 
+enum { AN_HOUR = 3600000 }; /* ms: ends what stands still, nothing else */
+
 /* Occupies a device until the program has been asked. */
 static int stand_cpu(const void *args, void *const buf[], int n_buf,
                      struct weft_exec *x)
@@ -98,7 +100,7 @@ static int stand_cpu(const void *args, void *const buf[], int n_buf,
     (void) args;
     (void) buf;
     (void) n_buf;
-    for (int i = 0; i < 60000 && access(asked, F_OK); i++)
+    for (int i = 0; i < AN_HOUR && access(asked, F_OK); i++)
         usleep(1000);
     return access(asked, F_OK) == 0
              ? 0
