@@ -96,7 +96,18 @@ static bool awaits(const struct turns *t, int64_t instance)
     return c->n_finished < c->n && c->in_flight[own] > 0;
 }
 
-/* As it was, or else in turn. */
+/* Whether it is a status of samples: that of the chunk behind an instance's last
+ * sample says nothing. */
+static bool tells(const struct turns *t, int64_t instance)
+{
+    int32_t own;
+    const struct weft_rollout_control *c = owner_of(t, instance, &own);
+    return awaits(t, instance) && !c->gen->instance[own].idle;
+}
+
+/* As it was, or else in turn, where it may come after the last sample's: then
+ * all instances have such a chunk open when generation ends, as many as there
+ * can be. */
 static int64_t given_next(const struct turns *t)
 {
     struct weft_rollout_order *o = t->order;
@@ -105,7 +116,7 @@ static int64_t given_next(const struct turns *t)
         if (awaits(t, o->instance[o->next++]))
             next = o->instance[o->next - 1];
     for (int32_t k = 1; k <= t->n_instances && next < 0; k++)
-        if (awaits(t, (t->last + k) % t->n_instances))
+        if (tells(t, (t->last + k) % t->n_instances))
             next = (t->last + k) % t->n_instances;
     weft_assert(next >= 0);
     return next;

@@ -221,12 +221,16 @@ static bool holds(const struct weft_iteration *p,
         && (t->job.place_per_device || !layout->any_device);
 }
 
-/* The replica that has had least of its share, in turn where all are alike. */
+/* The replica that has had least of its share of micro-batches; in turn where
+ * all are alike, or cut by the shares. Who has the next does not depend on
+ * lengths: no replica has more of them than where all samples are longest, for
+ * which records and memory are bounded. */
 static int32_t replica_by_share(const struct weft_iteration_call *c,
                                 const struct weft_call_plan *plan)
 {
+    bool alike = plan->shares.n == 0 || plan->micro_batches > 0;
     int32_t best = c->turn;
-    for (int32_t k = 1; k < plan->dp && plan->shares.n > 0; k++) {
+    for (int32_t k = 1; k < plan->dp && !alike; k++) {
         int32_t dp = (c->turn + k) % plan->dp;
         if ((double) c->load[dp] / weft_shares_of(&plan->shares, dp)
             < (double) c->load[best] / weft_shares_of(&plan->shares, best))
@@ -301,7 +305,7 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c,
     c->n_waiting -= n;
     memmove(c->waiting, c->waiting + n,
             (size_t) c->n_waiting * sizeof *c->waiting);
-    c->load[dp] += n;
+    c->load[dp] += layout->plan.shares.n > 0 ? 1 : n;
     c->turn = (dp + 1) % layout->plan.dp;
     c->n_flushed++;
     weft_free(sample);

@@ -129,3 +129,12 @@ int32_t weft_run_micro_batches(const struct weft_trainer *t, int32_t call)
         cuts
             * weft_plan_most_share(plan, t->config.numerics.gradient_groups));
 }
+
+int64_t weft_run_most_moved(const struct weft_trainer *t)
+{
+    int64_t n = weft_run_samples_all(&t->config, &t->flow);
+    return weft_g_job_n_places(&t->job) > 1
+                && weft_config_generates(&t->config)
+             ? n * (t->config.runtime.overlap ? 2 : 1)
+             : 0;
+}

@@ -14,5 +14,8 @@ struct weft_g_rows weft_run_most_infer(const struct weft_trainer *t,
 /* The most micro-batches of a pipeline in an optimizer step of a training
  * call. */
 int32_t weft_run_micro_batches(const struct weft_trainer *t, int32_t call);
+/* The most samples of which a place has copies at one time, of each field one,
+ * as others made them or go on with them. */
+int64_t weft_run_most_moved(const struct weft_trainer *t);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "job/plan_needs.h"
+#include "run/predict/largest.h"
 #include "run/predict/recorded.h"
 
 /* ---- Predicted -------------------------------------------------------- */
@@ -76,19 +77,12 @@ static void add_copies(const struct weft_trainer *t,
                        int64_t (*place)[WEFT_MEM_ALL + 1])
 {
     const struct weft_config *c = &t->config;
-    int32_t n_places = weft_g_job_n_places(&t->job);
     int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
-    int64_t n = 0;
     int64_t each = (int64_t) weft_rollout_bytes((int32_t) tokens)
                  + (int64_t) weft_advantage_bytes((int32_t) tokens)
                  + tokens * t->flow.n_fields * (int64_t) sizeof(float);
-    for (int32_t f = 0; f < t->flow.n_fields; f++)
-        if (weft_flow_origin(&t->flow, f) == f)
-            n += weft_run_samples_at(c, &t->flow, f);
-    n *= c->runtime.overlap ? 2 : 1;
-    if (n_places == 1 || weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0)
-        return;
-    for (int32_t p = 0; p < n_places; p++)
+    int64_t n = weft_run_most_moved(t);
+    for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
         add_to(t, place, p, WEFT_MEM_SAMPLES, n * each);
     for (int32_t i = 0; i < t->job.n_ranks; i++)
         add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
@@ -103,10 +97,8 @@ static void add_moved(const struct weft_trainer *t,
                       int64_t (*place)[WEFT_MEM_ALL + 1])
 {
     const struct weft_config *c = &t->config;
-    int64_t tokens = t->max_prompt + c->rollout.max_new_tokens, n = 0;
-    for (int32_t f = 0; f < t->flow.n_fields; f++)
-        if (weft_flow_origin(&t->flow, f) == f)
-            n += weft_run_samples_at(c, &t->flow, f);
+    int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
+    int64_t n = weft_run_samples_all(c, &t->flow);
     if (!c->rollout.inter_stage_fusion)
         return;
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
