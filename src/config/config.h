@@ -265,6 +265,10 @@ struct weft_config {
 
     char *plan; /* file, or WEFT_PLAN_AUTO; NULL: `layout`, else data
                    parallel */
+    struct {
+        int32_t every; /* iterations; 0: never */
+        double gain;   /* of an iteration, 0.03 */
+    } plan_again;
     char *costs, *cluster; /* files; NULL: none */
     char *layout; /* "dp2tp2pp1,zero=1" for all calls; not with plan */
 

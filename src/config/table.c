@@ -109,6 +109,12 @@ static const struct weft_config_key last[] = {
         "plan", plan, "auto", 0,
         "file of 'weft plan', or auto: found by costs or cluster when "
         "the run begins; else layout's"),
+    KEY_INT(
+        "plan_again.every", plan_again.every, "0", 0, KEY_MANY, 0,
+        "plan: auto: iterations after which another plan is looked for by "
+        "the lengths that responses had; 0: never"),
+    KEY_DOUBLE("plan_again.gain", plan_again.gain, "0.03", 0, 1, 0,
+               "share of an iteration that another plan must save"),
     KEY_PATH("costs", costs, 0,
              "file of 'weft profile'; with it times are predicted beside "
              "measured ones"),

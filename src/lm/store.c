@@ -46,8 +46,10 @@ struct walk {
     const struct weft_g_model *model;
     const struct weft_weights *weights; /* loading */
     struct weft_weights_writer *writer; /* saving */
+    const struct weft_g_model *from;    /* moving: to `model` */
     enum weft_store_what what;
     struct weft_seq *seq;
+    bool takes;  /* this rank takes the values that are gathered */
     int rc;      /* saving: the first error; all tiles are still visited */
     float *flat; /* room for the largest tile */
     void *other; /* twice the same, for a GPU's tile in both orders; or NULL
@@ -278,7 +280,7 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
         tile = copy = weft_g_copy_to(w->seq, &where, w->model->rt, tile,
                                      WEFT_MEM_OPTIMIZER, "to be saved",
                                      weft_rt_host_place(w->model->rt, 0));
-    if (w->writer && tile) {
+    if (w->takes && tile) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
         bool rows = published && has_rows(w, place);
         if (rows)
@@ -297,16 +299,14 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     weft_tile_release(copy);
 }
 
-/* Saves a tile, of which it takes each chunk from the first place that has
- * it. */
-static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
-                     int32_t block)
+/* Gathers the flat values of a tile, of which it takes each chunk from the first
+ * place that has it. */
+static void gather_tile(struct walk *w, enum weft_tile_kind kind,
+                        int32_t layer, int32_t block)
 {
     struct weft_layout layout;
     int32_t vector, next = 0;
     const struct weft_params *use = use_of(w, kind, &vector);
-    if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
-        return 0; /* tied: the head's tiles are saved */
     weft_layout_get(&w->model->shape, kind, block, &layout);
     for (int32_t n = weft_layout_n_chunks(&layout); next < n;)
         for (int32_t p = 0; p < w->model->n_places && next < n; p++) {
@@ -322,6 +322,14 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
                         use == w->model->fwd && !w->model->trained);
             next += has.n;
         }
+}
+
+static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
+                     int32_t block)
+{
+    if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
+        return 0; /* tied: the head's tiles are saved */
+    gather_tile(w, kind, layer, block);
     if (!w->rc && w->writer)
         w->rc = weft_weights_writer_put(w->writer, &w->model->shape, kind,
                                         layer, block, w->flat, w->err);
@@ -349,6 +357,7 @@ int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
         rc = weft_weights_writer_open(dir, arch, &options, &writer, err);
     rc = weft_world_agree(rc, err);
     w.writer = writer;
+    w.takes = writer != NULL;
     w.what = what;
     w.seq = seq;
     if (!rc) {
@@ -363,20 +372,15 @@ int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
     return weft_world_agree(rc, err);
 }
 
-static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
-                            int32_t layer, int32_t block)
+/* Writes the flat values of one of a tile's moments to all places. */
+static void fill_moment(const struct walk *w, enum weft_tile_kind kind,
+                        int32_t layer, int32_t block)
 {
-    const struct weft_shape *s = &w->model->shape;
     struct weft_layout layout;
     int32_t vector;
     const struct weft_params *use = use_of(w, kind, &vector);
-    if ((s->tied && kind == WEFT_TILE_EMBED)
-        || !is_wanted(w, kind, layer, block))
-        return 0;
-    weft_layout_get(s, kind, block, &layout);
-    int rc = weft_weights_read_tile(w->weights, s, kind, layer, block,
-                                    w->flat, w->err);
-    for (int32_t p = 0; p < w->model->n_places && !rc; p++) {
+    weft_layout_get(&w->model->shape, kind, block, &layout);
+    for (int32_t p = 0; p < w->model->n_places; p++) {
         struct weft_tile *tile = here(use, p, kind, layer, block);
         if (!tile)
             continue;
@@ -389,6 +393,19 @@ static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
                n * sizeof *to);
         weft_tile_unacquire(tile);
     }
+}
+
+static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
+                            int32_t layer, int32_t block)
+{
+    const struct weft_shape *s = &w->model->shape;
+    if ((s->tied && kind == WEFT_TILE_EMBED)
+        || !is_wanted(w, kind, layer, block))
+        return 0;
+    int rc = weft_weights_read_tile(w->weights, s, kind, layer, block,
+                                    w->flat, w->err);
+    if (!rc)
+        fill_moment(w, kind, layer, block);
     return rc;
 }
 
@@ -411,5 +428,78 @@ int weft_store_load_moment(const char *dir, const char *stem,
         rc = for_each_tile(&w, load_moment_tile);
     weft_free(w.flat);
     weft_weights_close(weights);
+    return rc;
+}
+
+/* ---- Moving ------------------------------------------------------------ */
+
+/* Gathers the flat values of a tile of the model that is moved on rank 0, and
+ * gives them to all ranks. */
+static void fetch_tile(struct walk *w, enum weft_store_what what,
+                       enum weft_tile_kind kind, int32_t layer, int32_t block)
+{
+    struct weft_layout layout;
+    struct walk from = *w;
+    weft_layout_get(&w->model->shape, kind, block, &layout);
+    memset(w->flat, 0, layout.n_flat * sizeof *w->flat);
+    from.model = w->from;
+    from.what = w->what = what;
+    gather_tile(&from, kind, layer, block);
+    weft_world_share_from(0, w->flat, layout.n_flat * sizeof *w->flat);
+}
+
+/* Makes the flat values of a tied embedding's block of those of its head's,
+ * which have another order. */
+static int untie(struct walk *w, int32_t block)
+{
+    struct weft_shape s = w->model->shape;
+    s.dtype = WEFT_F32;
+    size_t bytes = weft_k_tied_table_scratch_bytes(&s);
+    void *scratch = weft_alloc_aligned(bytes, 1);
+    if (!scratch)
+        return weft_err_nomem(w->err, "an embedding", bytes);
+    weft_k_tied_table(&s, block, w->flat, w->flat, scratch);
+    weft_free(scratch);
+    return 0;
+}
+
+static int move_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
+                     int32_t block)
+{
+    static const enum weft_store_what moment[] = {WEFT_STORE_EXP_AVG,
+                                                  WEFT_STORE_EXP_AVG_SQ};
+    bool tied = w->model->shape.tied;
+    int rc = 0;
+    if (tied && kind == WEFT_TILE_EMBED)
+        return 0; /* it is moved with the head */
+    fetch_tile(w, WEFT_STORE_MASTER, kind, layer, block);
+    for (int32_t p = 0; p < w->model->n_places; p++)
+        fill_place(w, p, kind, layer, block);
+    if (tied && kind == WEFT_TILE_HEAD)
+        rc = untie(w, block);
+    for (int32_t p = 0;
+         p < w->model->n_places && tied && !rc && kind == WEFT_TILE_HEAD; p++)
+        fill_place(w, p, WEFT_TILE_EMBED, layer, block);
+    for (size_t i = 0; i < WEFT_COUNT(moment) && w->model->trained && !rc;
+         i++) {
+        fetch_tile(w, moment[i], kind, layer, block);
+        fill_moment(w, kind, layer, block);
+    }
+    return weft_world_agree(rc, w->err);
+}
+
+int weft_store_move(struct weft_seq *seq, const struct weft_g_model *from,
+                    const struct weft_g_model *to, struct weft_err *err)
+{
+    struct walk w;
+    weft_assert(weft_shape_alike(&from->shape, &to->shape)
+                && from->trained == to->trained);
+    int rc = weft_world_agree(walk_init(&w, to, err), err);
+    w.from = from;
+    w.seq = seq;
+    w.takes = weft_world_rank() == 0;
+    if (!rc)
+        rc = for_each_tile(&w, move_tile);
+    weft_free(w.flat);
     return rc;
 }

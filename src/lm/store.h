@@ -54,4 +54,11 @@ int weft_store_load_moment(const char *dir, const char *stem,
                            const struct weft_g_model *model,
                            struct weft_err *err);
 
+/* Moves weights, masters and moments to the tiles of a model of the same shape
+ * with another home layout, tile by tile in the flat order of folders, by way
+ * of rank 0. Nothing else uses either model meanwhile; those of `from` stay as
+ * they are. Collective; all ranks return the same error: WEFT_ENOMEM. */
+int weft_store_move(struct weft_seq *seq, const struct weft_g_model *from,
+                    const struct weft_g_model *to, struct weft_err *err);
+
 #endif

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "fuse/fuse.h"
 #include "job/plan_needs.h"
+#include "run/predict/again.h"
 #include "run/predict/recorded.h"
 #include "run/scorer.h"
 
@@ -274,12 +275,13 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
  * needs no new weights, and checkpoints contain its samples (run/ahead.h). Else
  * it needs the actor's new weights, but not the critic's, so it runs during the
  * critic's training; inference on samples from the data needs neither. It does
- * not begin before a checkpoint then, nor where training begins with it: that
- * belongs to its own turn. */
+ * not begin before a checkpoint then, nor before the run may go on by another
+ * plan, nor where training begins with it: that belongs to its own turn. */
 static bool is_ahead(const struct weft_trainer *t)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
-    if (done >= t->n_iterations || weft_trainer_as_completed(t))
+    if (done >= t->n_iterations || weft_trainer_as_completed(t)
+        || weft_again_is_due(t, done))
         return false;
     return t->flow.staleness > 0
         || (t->config.runtime.overlap && (every == 0 || done % every != 0)
@@ -396,6 +398,8 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
             rc = weft_fuse_measure(t->fuse, err);
         if (!rc && weft_world_rank() == 0)
             rc = weft_iteration_report(p);
+        if (!rc && weft_world_rank() == 0)
+            rc = weft_again_note(p, err);
         if (!rc)
             rc = weft_tail_write(p, err);
         rc = weft_world_agree(rc, err);

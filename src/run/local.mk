@@ -19,6 +19,7 @@ run_sources = \
 	%D%/iteration_text.c \
 	%D%/iteration_times.c \
 	%D%/iteration_train.c \
+	%D%/predict/again.c %D%/predict/again.h \
 	%D%/predict/auto.c %D%/predict/auto.h \
 	%D%/predict/batch.c %D%/predict/batch.h \
 	%D%/predict/compare.c %D%/predict/compare.h \
@@ -49,5 +50,6 @@ run_sources = \
 	%D%/tail.c %D%/tail.h %D%/tail_inside.h \
 	%D%/tail_file.c \
 	%D%/trainer.c %D%/trainer.h \
-	%D%/trainer_step.c
+	%D%/trainer_step.c \
+	%D%/trainer_tiles.c
 

@@ -23,6 +23,7 @@
 #include "run/checkpoint.h"
 #include "run/common.h"
 #include "run/gpu_products.h"
+#include "run/predict/again.h"
 #include "run/predict/auto.h"
 #include "run/predict/known.h"
 #include "run/predict/largest.h"
@@ -35,11 +36,6 @@
 #include "run/scorer.h"
 
 /* ---- For iterations ---------------------------------------------------- */
-
-static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)
-{
-    return &t->model[t->flow.call[call].role];
-}
 
 /* Of tasks that bring weights back: whatever else is ready comes first. */
 static struct weft_where restoring(const struct weft_run_model *m,
@@ -111,37 +107,6 @@ static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
                          &t->model[0].arch.shape, &m->arch, err);
 }
 
-static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
-                        struct weft_err *err)
-{
-    const struct weft_role *role = &t->flow.role[m->role];
-    const char *folder = weft_run_folder(&t->config, role);
-    m->home = weft_flow_call_of(
-        &t->flow, role->trained ? WEFT_TRAIN : WEFT_INFER, m->role);
-    m->open = true;
-    m->optim = role->trained ? weft_run_optimizer(&t->config, role) : NULL;
-    m->offload = t->plan.call[m->home].offload;
-    m->folder = weft_strdup(folder);
-    if (!m->folder)
-        return weft_err_nomem(err, role->name, strlen(folder));
-    int rc = m->offload
-               ? weft_g_host_init(t->rt, role->name, &m->arch.shape,
-                                  &t->layout[m->home], &m->host, err)
-               : weft_g_model_init(t->rt, role->name, &m->arch.shape,
-                                   role->trained, &t->layout[m->home],
-                                   &m->tiles, err);
-    m->tiles.order = &t->order_of_tasks;
-    if (!rc && role->follows >= 0 && role->mix < 1)
-        rc = weft_g_masters_init(m->offload ? &m->host : &m->tiles,
-                                 m->offload, err);
-    if (!rc && role->trained)
-        rc = weft_g_grads_init(&m->tiles, t->config.numerics.gradient_groups,
-                               &m->grads, err);
-    if (!rc && role->trained)
-        rc = weft_g_gather_create(&m->tiles, &m->gather, err);
-    return rc;
-}
-
 static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
                         struct weft_err *err)
 {
@@ -156,52 +121,6 @@ static int load_frozen(struct weft_trainer *t, struct weft_run_model *m,
                        struct weft_err *err)
 {
     return t->flow.role[m->role].trained ? 0 : load_weights(t, m, err);
-}
-
-/* chain: the first that no other call's instances have. */
-static int create_generation(struct weft_trainer *t, int32_t call,
-                             int32_t *chain, struct weft_err *err)
-{
-    const struct weft_config *c = &t->config;
-    const struct weft_g_layout *layout = &t->layout[call];
-    int32_t n = weft_run_samples_at(c, &t->flow,
-                                    weft_flow_origin_of_call(&t->flow, call));
-    int32_t instances = weft_g_generate_instances(layout, n);
-    int32_t slots = weft_min32(c->rollout.slots,
-                               weft_g_generate_slots(layout, n));
-    int rc = weft_g_generate_init(&model_of(t, call)->tiles, layout,
-                                  instances, slots,
-                                  t->max_prompt + c->rollout.max_new_tokens,
-                                  c->rollout.kv_blocks, &t->gen[call], err);
-    t->gen[call].call = call;
-    t->gen[call].first_chain = *chain;
-    *chain += layout->plan.pp;
-    return rc;
-}
-
-/* Creates the tiles of the run's state: generation, KL controller. */
-static int create_state(struct weft_trainer *t, struct weft_err *err)
-{
-    struct weft_tile_id id = {"run", "KL controller", 0, -1, -1, 0};
-    int32_t chain = 0;
-    int rc = 0;
-    if (!weft_config_generates(&t->config))
-        return 0;
-    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
-        if (t->flow.call[i].kind == WEFT_GENERATE)
-            rc = create_generation(t, i, &chain, err);
-    if (!rc)
-        rc = weft_reward_state_create(t, err);
-    if (!rc)
-        rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
-                              sizeof(struct weft_kl_state), &t->kl_state,
-                              err);
-    if (rc || t->recorded || !weft_tile_is_here(t->kl_state))
-        return rc;
-    struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
-    *kl = (struct weft_kl_state){.coef = t->settings.kl_coef};
-    weft_tile_unacquire(t->kl_state);
-    return 0;
 }
 
 static int check_positions(const struct weft_trainer *t, struct weft_err *err)
@@ -283,16 +202,7 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
         weft_warn("%s", why);
     if (tells)
         weft_trainer_tell_order(t);
-    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
-        if (weft_flow_placed(&t->flow, i))
-            rc = weft_g_layout_init(&t->job, &model_of(t, i)->arch.shape,
-                                    &t->plan, i, &t->layout[i], err);
-    for (int32_t i = 1; !rc && i < t->flow.n_calls; i++)
-        if (t->flow.call[i].kind == WEFT_GENERATE)
-            rc = weft_migration_check(t->config.rollout.instances,
-                                      t->flow.call[i].name,
-                                      t->layout[i].plan.dp, err);
-    return rc;
+    return rc ? rc : weft_trainer_lay_out(t, err);
 }
 
 /* Reads architectures, tokenizer and prompts. */
@@ -327,36 +237,6 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)
         rc = weft_world_agree(weft_run_common(t, err), err);
-    return rc;
-}
-
-/* The models that train under one schedule. */
-static int open_fuse(struct weft_trainer *t, struct weft_err *err)
-{
-    struct weft_fuse_options o = {.config = &t->config,
-                                  .seq = t->seq,
-                                  .recorded = t->recorded != NULL,
-                                  .planned = t->recorded ? t->recorded->fused
-                                                         : NULL};
-    for (int32_t i = 1; i < t->flow.n_calls; i++) {
-        if (!weft_flow_trains(&t->flow, i))
-            continue;
-        const struct weft_run_model *m = &t->model[t->flow.call[i].role];
-        o.model[o.n_models] = &m->tiles;
-        o.n_micro_batches[o.n_models++] = weft_run_micro_batches(t, m->home);
-    }
-    return weft_fuse_open(&o, &t->fuse, err);
-}
-
-int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err)
-{
-    int rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
-    if (!rc)
-        rc = for_each_model(t, create_tiles, err);
-    if (!rc)
-        rc = create_state(t, err);
-    if (!rc && t->config.train.intra_stage_fusion)
-        rc = open_fuse(t, err);
     return rc;
 }
 
@@ -528,17 +408,6 @@ int weft_trainer_open(const char *config, int n_override,
                                     err);
 }
 
-static void model_release(struct weft_run_model *m)
-{
-    if (!m->open)
-        return;
-    weft_g_grads_release(&m->tiles, &m->grads);
-    weft_g_gather_free(m->gather);
-    weft_g_model_release(&m->tiles);
-    weft_g_model_release(&m->host);
-    weft_free(m->folder);
-}
-
 /* Writes trace/trace.json if the run asks for it; an error is only logged. */
 static void write_trace(struct weft_trainer *t)
 {
@@ -556,20 +425,6 @@ static void write_trace(struct weft_trainer *t)
         weft_warn("%s", err.text);
 }
 
-void weft_trainer_release_tiles(struct weft_trainer *t)
-{
-    weft_iteration_forget(t);
-    weft_seq_free(t->seq);
-    weft_fuse_free(t->fuse); /* tasks write its spans */
-    for (int32_t i = 0; i < t->flow.n_calls; i++)
-        weft_g_generate_release(&t->gen[i]);
-    weft_tile_release(t->kl_state);
-    weft_reward_state_release(t);
-    for (int32_t r = 0; r < t->flow.n_roles; r++)
-        model_release(&t->model[r]);
-    weft_g_order_release(&t->order_of_tasks);
-}
-
 void weft_trainer_close(struct weft_trainer *t)
 {
     if (!t)
@@ -583,6 +438,7 @@ void weft_trainer_close(struct weft_trainer *t)
         weft_g_layout_release(&t->layout[i]);
     weft_plan_release(&t->plan);
     weft_tail_free(t->tail);
+    weft_again_free(t->again);
     weft_known_close(t->known);
     weft_replays_release(&t->replays);
     weft_context_close(t->context);

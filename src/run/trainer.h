@@ -108,6 +108,7 @@ struct weft_trainer {
 
     struct weft_scorer *scorer;  /* run/scorer.h; NULL: none */
     struct weft_known *known;    /* costs (run/predict/known.h); NULL: none */
+    struct weft_again *again;    /* run/predict/again.h; NULL: nothing yet */
     struct weft_lengths lengths; /* rollout.lengths; else the most */
     struct weft_tail
         *tail; /* when samples move (run/tail.h); NULL: nothing is chosen */
@@ -155,6 +156,20 @@ int weft_trainer_open_logged(const char *config, int n_override,
  * a runtime, layouts and prompts. Release also after an error. */
 int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err);
 void weft_trainer_release_tiles(struct weft_trainer *t);
+
+/* The layout of every call by t->plan. Errors: those of weft_g_layout_init(), of
+ * weft_migration_check(). */
+int weft_trainer_lay_out(struct weft_trainer *t, struct weft_err *err);
+/* Whether another plan gives a role's tiles another home. */
+bool weft_trainer_moves(const struct weft_trainer *t,
+                        const struct weft_plan *plan, int32_t role);
+/* Goes on by another plan, which was checked for the job, between iterations of
+ * which none has begun: numbers stay what they are. Instances are made anew,
+ * and models whose home changes move one after the other; meanwhile there are
+ * both copies of one. Takes the plan over, also after an error. Collective.
+ * Errors: those of creating tiles, after which the run cannot go on. */
+int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
+                             struct weft_err *err);
 
 /* Between these two calls the tiles of a frozen model hold its weights. If the
  * model is offloaded, begin submits tasks that copy them from the host when

@@ -3,6 +3,7 @@
  * other, with metrics, checkpoints and what memory was taken. */
 #include "base/clock.h"
 #include "run/checkpoint.h"
+#include "run/predict/again.h"
 #include "run/predict/memory.h"
 #include "run/run_dir.h"
 #include "run/trainer.h"
@@ -71,7 +72,9 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
                             "the run has made its %d iterations",
                             t->n_iterations);
     weft_metrics_clear(t->metrics);
-    int rc = weft_iteration_run(t, err);
+    int rc = weft_again_plan(t, err);
+    if (!rc)
+        rc = weft_iteration_run(t, err);
     if (rc)
         return rc;
     t->iteration++;

@@ -4,6 +4,8 @@ service_libs = libweft_run.la libweft_job.la libweft_fuse.la libweft_lm.la libwe
 	libweft_reward.la libweft_record.la \
 	libweft_config.la libweft_model.la $(text_libs)
 
+check_PROGRAMS += %D%/test_plan_again
+%C%_test_plan_again_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_times
 %C%_test_times_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_window

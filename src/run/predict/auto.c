@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "run/predict/known.h"
-#include "run/predict/options.h"
 
 /* The plan that the run had, if it is still one for the job. */
 static bool keep(const struct weft_trainer *t,
@@ -27,27 +26,38 @@ static bool keep(const struct weft_trainer *t,
     return false;
 }
 
+int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
+                   const struct weft_lengths *lengths,
+                   const struct weft_search_how *how, struct weft_plan *out,
+                   struct weft_found *found_out, struct weft_err *err)
+{
+    struct weft_simulate_options simulate = weft_known_options(t->known,
+                                                               &t->job);
+    const struct weft_find find = {.simulate = &simulate, .how = *how};
+    if (lengths)
+        simulate.lengths = lengths;
+    if (needs->device_bytes == 0)
+        needs->device_bytes = (int64_t) weft_cluster_device_bytes(
+            simulate.cluster);
+    int rc = weft_run_find(&t->config, needs, &find, out, found_out, err);
+    weft_free(out->memory); /* the run predicts it */
+    out->memory = NULL;
+    return rc;
+}
+
 static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
                 struct weft_plan *out, struct weft_err *err)
 {
+    const struct weft_search_how how = WEFT_FIND_HOW;
     struct weft_found found;
     if (!t->known)
         return weft_err_set(err, WEFT_EINVAL,
                             "'plan: auto' needs to know what tasks take: run "
                             "'weft profile' on the configuration and add "
                             "'costs: costs.json', or name a 'cluster'");
-    const struct weft_simulate_options simulate = weft_known_options(t->known,
-                                                                     &t->job);
-    const struct weft_find how = {.simulate = &simulate,
-                                  .how = WEFT_FIND_HOW};
-    if (needs->device_bytes == 0)
-        needs->device_bytes = (int64_t) weft_cluster_device_bytes(
-            simulate.cluster);
-    int rc = weft_run_find(&t->config, needs, &how, out, &found, err);
+    int rc = weft_auto_find(t, needs, NULL, &how, out, &found, err);
     if (rc)
         return rc;
-    weft_free(out->memory); /* the run predicts it */
-    out->memory = NULL;
     weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
               "layouts",
               found.simulated.iteration_s, found.result.bound,
@@ -55,9 +65,8 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
     return 0;
 }
 
-/* Rank 0's text of the plan, on all ranks. */
-static int share(const struct weft_trainer *t, struct weft_plan *plan,
-                 struct weft_err *err)
+int weft_auto_share(const struct weft_trainer *t, struct weft_plan *plan,
+                    struct weft_err *err)
 {
     bool first = weft_world_rank() == 0;
     char *text = first ? weft_plan_json(plan) : NULL;
@@ -85,7 +94,7 @@ int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
         rc = find(t, needs, out, err);
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)
-        rc = share(t, out, err);
+        rc = weft_auto_share(t, out, err);
     if (rc)
         weft_plan_release(out);
     return rc;

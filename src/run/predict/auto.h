@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_PREDICT_AUTO_H
 #define WEFT_RUN_PREDICT_AUTO_H
 
+#include "run/predict/options.h"
 #include "run/trainer.h"
 
 /* Makes the plan of a run with `plan: auto`: the one in its run directory, if
@@ -13,5 +14,18 @@
  * those of weft_run_find(). */
 int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
                    struct weft_plan *out, struct weft_err *err);
+
+/* Searches by what t->known knows, on rank 0, for responses of these lengths;
+ * NULL: as long as they can be. The plan has no memory. needs get the memory of
+ * a device, where the configuration does not say it. Errors: those of
+ * weft_run_find(). */
+int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
+                   const struct weft_lengths *lengths,
+                   const struct weft_search_how *how, struct weft_plan *out,
+                   struct weft_found *found_out, struct weft_err *err);
+/* Rank 0's plan with its memory, on all ranks. Collective. Errors:
+ * WEFT_ENOMEM. */
+int weft_auto_share(const struct weft_trainer *t, struct weft_plan *plan,
+                    struct weft_err *err);
 
 #endif

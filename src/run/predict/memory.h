@@ -14,6 +14,15 @@ int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
  * the layout that fits, or keys whose values to lower. The host's copies
  * of offloaded weights must fit the free memory beside the rest. */
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
+/* Adds to the memory of a plan by which the run may go on what the run had taken
+ * by then: of each class the most, and of models both copies, as while they
+ * move. */
+void weft_memory_join(const struct weft_trainer *t, struct weft_plan *plan);
+/* Whether this rank may take what plan->memory says, with what it has by now.
+ * Errors: those of weft_topology_read(). */
+int weft_memory_fits(const struct weft_trainer *t,
+                     const struct weft_plan *plan, bool *out,
+                     struct weft_err *err);
 /* Sets t->plan.measured to the peaks so far, and warns of those above the
  * prediction. Collective. Errors: WEFT_ENOMEM. */
 int weft_memory_measure(struct weft_trainer *t, struct weft_err *err);

@@ -230,3 +230,62 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
     rc = check_gpus(t, err);
     return rc ? rc : check_host(sum, err);
 }
+
+/* ---- Another plan ------------------------------------------------------ */
+
+void weft_memory_join(const struct weft_trainer *t, struct weft_plan *plan)
+{
+    static const bool moves[WEFT_N_MEM_CLASSES] = {
+        [WEFT_MEM_WEIGHTS] = true,
+        [WEFT_MEM_OPTIMIZER] = true,
+        [WEFT_MEM_HOST] = true};
+    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++) {
+        const int64_t *before = t->plan.memory[d];
+        int64_t *m = plan->memory[d], moving = 0;
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+            m[c] = moves[c] ? m[c] + before[c] : weft_max64(m[c], before[c]);
+            if (moves[c] && weft_mem_class_at_place((enum weft_mem_class) c))
+                moving += m[c];
+        }
+        m[WEFT_MEM_ALL] = weft_max64(
+            moving, weft_max64(m[WEFT_MEM_ALL], before[WEFT_MEM_ALL]));
+    }
+}
+
+/* What this rank's tiles take now, without those of GPUs. */
+static size_t held(const struct weft_trainer *t)
+{
+    size_t sum = 0, now, peak;
+    for (int c = 0; c < WEFT_N_MEM_CLASSES && t->job.n_gpus == 0; c++) {
+        weft_rt_memory(t->rt, (enum weft_mem_class) c, &now, &peak);
+        sum += now;
+    }
+    return sum;
+}
+
+int weft_memory_fits(const struct weft_trainer *t,
+                     const struct weft_plan *plan, bool *out,
+                     struct weft_err *err)
+{
+    struct weft_trainer other = *t;
+    int64_t sum[WEFT_MEM_ALL + 1];
+    const char *whose;
+    size_t limit, machine;
+    int rc = memory_limit(t, &limit, &whose, err);
+    if (!rc)
+        rc = machine_limit(&machine, &whose, err);
+    if (rc)
+        return rc;
+    machine += held(t);
+    if (!(t->config.runtime.memory_limit_gib > 0))
+        limit = machine;
+    other.plan.memory = plan->memory;
+    sum_rank(&other, sum);
+    int32_t gpu = fullest_gpu(&other);
+    *out = (size_t) sum[WEFT_MEM_ALL] <= limit
+        && (size_t) (sum[WEFT_MEM_ALL] + sum[WEFT_MEM_HOST]) <= machine
+        && (gpu < 0
+            || (size_t) plan->memory[gpu][WEFT_MEM_ALL]
+                   <= weft_rt_gpu_bytes(t->rt));
+    return 0;
+}

@@ -180,6 +180,7 @@ int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
     c->train.as_completed = c->train.as_completed && !fused;
     fill_batch(&most);
     c->checkpoint.every = 0;
+    c->plan_again.every = 0;
     c->epochs = 0; /* whole batches */
     most.n_iterations = how.first + 2;
     for (int32_t r = 0; r < most.flow.n_roles; r++)

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/predict/again.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "job/plan_needs.h"
+#include "lm/migration.h"
+#include "run/predict/auto.h"
+#include "run/predict/known.h"
+#include "run/predict/memory.h"
+
+/* Iterations whose lengths count; quartiles of them that are compared. */
+enum { PAST = 3, N_QUARTILES = 5 };
+
+/* Lengths are others when a quartile has changed by that share. */
+static const double DRIFT = 0.05;
+
+/* A quarter of what is searched when a run begins, which waits meanwhile. */
+static const struct weft_search_how search_how = {
+    .seed = 1, .evaluations = 100000, .branches = 5000000};
+
+struct weft_again {
+    int32_t *length[PAST]; /* (n) of responses, the newest last */
+    int32_t n[PAST];
+    int32_t n_past;
+    double looked[N_QUARTILES]; /* when a plan was last looked for */
+    int32_t since; /* iterations that were done when the plan was taken */
+};
+
+void weft_again_free(struct weft_again *a)
+{
+    for (int32_t i = 0; a && i < a->n_past; i++)
+        weft_free(a->length[i]);
+    weft_free(a);
+}
+
+bool weft_again_is_due(const struct weft_trainer *t, int32_t done)
+{
+    int32_t every = t->config.plan_again.every;
+    return every > 0 && done > 0 && done < t->n_iterations
+        && done % every == 0;
+}
+
+/* ---- Lengths ------------------------------------------------------------ */
+
+int weft_again_note(const struct weft_iteration *p, struct weft_err *err)
+{
+    struct weft_trainer *t = p->t;
+    if (t->config.plan_again.every == 0)
+        return 0;
+    if (!t->again)
+        t->again = weft_alloc(1, sizeof *t->again);
+    int32_t *length = weft_alloc((size_t) p->n_all, sizeof *length);
+    if (!t->again || !length) {
+        weft_free(length);
+        return weft_err_nomem(err, "lengths", sizeof *length);
+    }
+    struct weft_again *a = t->again;
+    if (a->n_past == 0)
+        a->since = t->began;
+    if (a->n_past == PAST) {
+        weft_free(a->length[0]);
+        a->n_past--;
+        memmove(a->length, a->length + 1, sizeof *a->length * (PAST - 1));
+        memmove(a->n, a->n + 1, sizeof *a->n * (PAST - 1));
+    }
+    for (int32_t i = 0; i < p->n_all; i++)
+        length[i] = p->sample[i].n_total - p->sample[i].n_prompt;
+    a->length[a->n_past] = length;
+    a->n[a->n_past++] = p->n_all;
+    return 0;
+}
+
+static int by_length(const void *x, const void *y)
+{
+    int32_t a = *(const int32_t *) x, b = *(const int32_t *) y;
+    return (a > b) - (a < b);
+}
+
+/* The last responses' lengths, ascending. Release it. */
+static int seen(const struct weft_again *a, struct weft_lengths *out,
+                struct weft_err *err)
+{
+    *out = (struct weft_lengths){.kind = WEFT_LENGTHS_GIVEN};
+    size_t n = 0;
+    for (int32_t i = 0; i < a->n_past; i++)
+        n += (size_t) a->n[i];
+    out->given = weft_alloc(n, sizeof *out->given);
+    if (!out->given)
+        return weft_err_nomem(err, "lengths", n * sizeof *out->given);
+    for (int32_t i = 0; i < a->n_past; i++) {
+        memcpy(out->given + out->n, a->length[i],
+               (size_t) a->n[i] * sizeof *out->given);
+        out->n += a->n[i];
+    }
+    qsort(out->given, n, sizeof *out->given, by_length);
+    return 0;
+}
+
+/* Whether lengths are others than when a plan was last looked for; then these
+ * are. */
+static bool has_drifted(struct weft_again *a, const struct weft_lengths *now)
+{
+    bool drifted = false;
+    for (int q = 0; q < N_QUARTILES; q++) {
+        double x = now->given[(now->n - 1) * q / (N_QUARTILES - 1)];
+        drifted |= fabs(x - a->looked[q]) > DRIFT * a->looked[q];
+    }
+    for (int q = 0; q < N_QUARTILES && drifted; q++)
+        a->looked[q] = now->given[(now->n - 1) * q / (N_QUARTILES - 1)];
+    return drifted;
+}
+
+/* ---- Choosing ----------------------------------------------------------- */
+
+struct choice {
+    int32_t takes, looked;
+    double before_s, after_s; /* of an iteration, simulated */
+};
+
+/* Seconds in which models move to the homes that a plan gives them: all they
+ * have passes to rank 0 and from there, by the slowest link on the way. */
+static double move_s(const struct weft_trainer *t,
+                     const struct weft_plan *plan,
+                     const struct weft_cluster *cluster)
+{
+    const struct weft_node_kind *node = weft_cluster_node(cluster, 0);
+    const struct weft_link *link = t->job.n_ranks > 1 ? &node->rail
+                                                      : &node->inside;
+    double bytes = 0;
+    for (int32_t r = 0; r < t->flow.n_roles; r++) {
+        const struct weft_shape *s = &t->model[r].arch.shape;
+        int32_t values = t->flow.role[r].trained ? 3
+                                                 : 1; /* master, moments */
+        if (weft_trainer_moves(t, plan, r))
+            bytes += (double) weft_shape_n_params(s) * values * sizeof(float);
+    }
+    return link->bytes_per_s > 0 ? 2 * bytes / link->bytes_per_s : 0;
+}
+
+/* Whether generation has enough replicas for what the run says of samples that
+ * move. */
+static bool can_generate(const struct weft_trainer *t,
+                         const struct weft_plan *plan)
+{
+    struct weft_err ignored;
+    bool can = true;
+    for (int32_t c = 1; c < t->flow.n_calls; c++)
+        if (t->flow.call[c].kind == WEFT_GENERATE)
+            can &= weft_migration_check(t->config.rollout.instances,
+                                        t->flow.call[c].name,
+                                        plan->call[c].dp, &ignored)
+                == 0;
+    return can;
+}
+
+/* Finds a plan for these lengths, and says whether it pays. */
+static int choose(struct weft_trainer *t, const struct weft_lengths *lengths,
+                  struct weft_plan *plan, struct choice *out,
+                  struct weft_err *err)
+{
+    struct weft_simulate_options simulate = weft_known_options(t->known,
+                                                               &t->job);
+    struct weft_simulated present;
+    struct weft_run_needs needs;
+    struct weft_found found;
+    struct weft_plan now = t->plan;
+    simulate.lengths = lengths;
+    simulate.simulated = &present;
+    int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
+                                 t->job.n_gpus, &needs, err);
+    if (!rc)
+        rc = weft_run_simulate(&t->config, &t->job, &now, &simulate, NULL,
+                               err);
+    if (!rc)
+        rc = weft_auto_find(t, &needs.plan, lengths, &search_how, plan,
+                            &found, err);
+    if (rc)
+        return rc;
+    out->before_s = present.iteration_s;
+    out->after_s = found.simulated.iteration_s;
+    double saved_s = out->before_s - out->after_s;
+    int32_t left = t->n_iterations - t->iteration;
+    out->takes = saved_s > 0
+              && saved_s >= t->config.plan_again.gain * out->before_s
+              && left * saved_s > move_s(t, plan, simulate.cluster)
+              && can_generate(t, plan);
+    if (!out->takes)
+        return 0;
+    rc = weft_trainer_predict(&t->config, &t->job, t->gangs, plan, err);
+    if (!rc)
+        weft_memory_join(t, plan);
+    return rc;
+}
+
+/* On rank 0. A search that finds nothing leaves the plan as it is. */
+static int look(struct weft_trainer *t, struct weft_plan *plan,
+                struct choice *out, struct weft_err *err)
+{
+    struct weft_lengths lengths;
+    if (!t->again || !t->known)
+        return 0;
+    int rc = seen(t->again, &lengths, err);
+    if (!rc && has_drifted(t->again, &lengths)) {
+        rc = choose(t, &lengths, plan, out, err);
+        out->looked = rc == 0;
+        if (rc && rc != WEFT_ENOMEM) {
+            weft_info("no other plan is found: %s", err ? err->text : "");
+            *out = (struct choice){.takes = 0};
+            rc = 0;
+        }
+    }
+    weft_lengths_release(&lengths);
+    return rc;
+}
+
+/* ---- Going on ----------------------------------------------------------- */
+
+/* Writes the run's plan as that from iteration `since` on. */
+static int keep_plan(const struct weft_trainer *t, int32_t since,
+                     struct weft_err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/plans", t->config.run_dir);
+    int rc = weft_dir_create(path, err);
+    snprintf(path, sizeof path, "%s/plans/iteration-%06d.json",
+             t->config.run_dir, (int) since);
+    return rc || weft_file_exists(path)
+             ? rc
+             : weft_plan_write(&t->plan, path, err);
+}
+
+/* All ranks go on by rank 0's plan if each of them has its memory. */
+static int take(struct weft_trainer *t, struct weft_plan *plan,
+                struct choice *c, struct weft_err *err)
+{
+    bool first = weft_world_rank() == 0, fits = false;
+    int rc = weft_world_size() > 1 ? weft_auto_share(t, plan, err) : 0;
+    if (!rc)
+        rc = weft_world_agree(weft_memory_fits(t, plan, &fits, err), err);
+    if (rc)
+        return rc;
+    c->takes = weft_world_min(fits) != 0;
+    if (!c->takes) {
+        if (first)
+            weft_info("a plan of %.4g s an iteration is not taken, as moving "
+                      "to it needs more memory than there is",
+                      c->after_s);
+        return 0;
+    }
+    if (first)
+        rc = keep_plan(t, t->again->since, err);
+    rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = weft_trainer_change_plan(t, plan, err);
+    if (!rc && first) {
+        t->again->since = t->iteration;
+        rc = keep_plan(t, t->iteration, err);
+    }
+    if (!rc && first)
+        rc = weft_memory_write(t, err);
+    if (!rc && first)
+        weft_info("goes on by a plan of %.4g s an iteration; with such "
+                  "lengths the one before takes %.4g",
+                  c->after_s, c->before_s);
+    return weft_world_agree(rc, err);
+}
+
+int weft_again_plan(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_plan plan = {.n_nodes = 0};
+    struct choice c = {.takes = 0};
+    double start = weft_clock_s();
+    int rc = 0;
+    if (t->config.plan_again.every == 0)
+        return 0;
+    weft_metrics_set(t->metrics, "plan/replanned", 0);
+    if (!weft_again_is_due(t, t->iteration))
+        return 0;
+    if (weft_world_rank() == 0)
+        rc = look(t, &plan, &c, err);
+    rc = weft_world_agree(rc, err);
+    weft_world_share_from(0, &c, sizeof c);
+    if (!rc && c.takes)
+        rc = take(t, &plan, &c, err);
+    weft_plan_release(&plan);
+    weft_metrics_set(t->metrics, "plan/replanned", c.takes);
+    if (c.looked)
+        weft_metrics_set(t->metrics, "plan/gain", 1 - c.after_s / c.before_s);
+    weft_metrics_set(t->metrics, "timing_s/plan", weft_clock_s() - start);
+    return rc;
+}
