@@ -55,11 +55,22 @@ static int create_model(struct weft_trainer *t, struct weft_run_model *m,
     if (!rc && role->follows >= 0 && role->mix < 1)
         rc = weft_g_masters_init(m->offload ? &m->host : &m->tiles,
                                  m->offload, err);
-    if (!rc && role->trained)
+    return rc;
+}
+
+/* What training needs beside a model's state. */
+static int create_training(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t r = 0; r < t->flow.n_roles && !rc; r++) {
+        struct weft_run_model *m = &t->model[r];
+        if (!t->flow.role[r].trained)
+            continue;
         rc = weft_g_grads_init(&m->tiles, t->config.numerics.gradient_groups,
                                &m->grads, err);
-    if (!rc && role->trained)
-        rc = weft_g_gather_create(&m->tiles, &m->gather, err);
+        if (!rc)
+            rc = weft_g_gather_create(&m->tiles, &m->gather, err);
+    }
     return rc;
 }
 
@@ -70,7 +81,7 @@ static int create_models(struct weft_trainer *t, struct weft_err *err)
         t->model[r].role = r;
         rc = create_model(t, &t->model[r], err);
     }
-    return rc;
+    return rc ? rc : create_training(t, err);
 }
 
 /* chain: the first that no other call's instances have. */
@@ -157,12 +168,18 @@ int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err)
 
 /* ---- Releasing --------------------------------------------------------- */
 
+static void release_training(struct weft_run_model *m)
+{
+    weft_g_grads_release(&m->tiles, &m->grads);
+    weft_g_gather_free(m->gather);
+    m->gather = NULL;
+}
+
 static void model_release(struct weft_run_model *m)
 {
     if (!m->open)
         return;
-    weft_g_grads_release(&m->tiles, &m->grads);
-    weft_g_gather_free(m->gather);
+    release_training(m);
     weft_g_model_release(&m->tiles);
     weft_g_model_release(&m->host);
     weft_free(m->folder);
@@ -214,8 +231,6 @@ bool weft_trainer_moves(const struct weft_trainer *t,
 static int move_model(struct weft_trainer *t, struct weft_run_model *m,
                       struct weft_err *err)
 {
-    weft_g_grads_release(&m->tiles, &m->grads);
-    weft_g_gather_free(m->gather);
     struct weft_run_model old = *m;
     *m = (struct weft_run_model){
         .arch = old.arch, .role = old.role, .steps = old.steps};
@@ -233,8 +248,10 @@ int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
                              struct weft_err *err)
 {
     bool moves[WEFT_MAX_ROLES];
-    for (int32_t r = 0; r < t->flow.n_roles; r++)
+    for (int32_t r = 0; r < t->flow.n_roles; r++) {
         moves[r] = weft_trainer_moves(t, plan, r);
+        release_training(&t->model[r]);
+    }
     release_instances(t);
     weft_fuse_free(t->fuse);
     t->fuse = NULL;
@@ -252,6 +269,8 @@ int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
     for (int32_t r = 0; r < t->flow.n_roles && !rc; r++)
         if (moves[r])
             rc = move_model(t, &t->model[r], err);
+    if (!rc)
+        rc = create_training(t, err);
     if (!rc)
         rc = create_instances(t, err);
     if (!rc && t->config.train.intra_stage_fusion)

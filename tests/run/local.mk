@@ -47,6 +47,7 @@ check_PROGRAMS += %D%/test_shares
 %C%_test_shares_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_resume
 %C%_test_resume_LDADD = $(all_libs)
+sh_tests += %D%/plan_again.sh
 sh_tests += %D%/ranks.sh
 sh_tests += %D%/ranks_algorithms.sh
 sh_tests += %D%/random.sh

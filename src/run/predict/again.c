@@ -16,11 +16,13 @@
 #include "run/predict/known.h"
 #include "run/predict/memory.h"
 
-/* Iterations whose lengths count; quartiles of them that are compared. */
-enum { PAST = 3, N_QUARTILES = 5 };
+/* Iterations whose lengths count. */
+enum { PAST = 3 };
 
-/* Lengths are others when a quartile has changed by that share. */
-static const double DRIFT = 0.05;
+/* Lengths are others when one of these parts of them ends at a length that has
+ * changed by that share. The least and the most are chance. */
+static const double parts[] = {0.1, 0.25, 0.5, 0.75, 0.9};
+static const double DRIFT = 0.1;
 
 /* A quarter of what is searched when a run begins, which waits meanwhile. */
 static const struct weft_search_how search_how = {
@@ -30,7 +32,7 @@ struct weft_again {
     int32_t *length[PAST]; /* (n) of responses, the newest last */
     int32_t n[PAST];
     int32_t n_past;
-    double looked[N_QUARTILES]; /* when a plan was last looked for */
+    double looked[WEFT_COUNT(parts)]; /* when a plan was last looked for */
     int32_t since; /* iterations that were done when the plan was taken */
 };
 
@@ -108,13 +110,14 @@ static int seen(const struct weft_again *a, struct weft_lengths *out,
  * are. */
 static bool has_drifted(struct weft_again *a, const struct weft_lengths *now)
 {
+    double end[WEFT_COUNT(parts)];
     bool drifted = false;
-    for (int q = 0; q < N_QUARTILES; q++) {
-        double x = now->given[(now->n - 1) * q / (N_QUARTILES - 1)];
-        drifted |= fabs(x - a->looked[q]) > DRIFT * a->looked[q];
+    for (size_t k = 0; k < WEFT_COUNT(parts); k++) {
+        end[k] = now->given[(int64_t) ((double) now->n * parts[k])];
+        drifted |= fabs(end[k] - a->looked[k]) > DRIFT * a->looked[k];
     }
-    for (int q = 0; q < N_QUARTILES && drifted; q++)
-        a->looked[q] = now->given[(now->n - 1) * q / (N_QUARTILES - 1)];
+    if (drifted)
+        memcpy(a->looked, end, sizeof end);
     return drifted;
 }
 
@@ -161,36 +164,46 @@ static bool can_generate(const struct weft_trainer *t,
     return can;
 }
 
+/* Seconds of an iteration by a plan with these lengths. */
+static int simulate(struct weft_trainer *t, const struct weft_plan *plan,
+                    const struct weft_lengths *lengths, double *out,
+                    struct weft_err *err)
+{
+    struct weft_simulate_options how = weft_known_options(t->known, &t->job);
+    struct weft_simulated simulated;
+    struct weft_plan copy = *plan;
+    how.lengths = lengths;
+    how.simulated = &simulated;
+    int rc = weft_run_simulate(&t->config, &t->job, &copy, &how, NULL, err);
+    *out = rc ? 0 : simulated.iteration_s;
+    return rc;
+}
+
 /* Finds a plan for these lengths, and says whether it pays. */
 static int choose(struct weft_trainer *t, const struct weft_lengths *lengths,
                   struct weft_plan *plan, struct choice *out,
                   struct weft_err *err)
 {
-    struct weft_simulate_options simulate = weft_known_options(t->known,
-                                                               &t->job);
-    struct weft_simulated present;
+    const struct weft_cluster *cluster =
+        weft_known_options(t->known, &t->job).cluster;
     struct weft_run_needs needs;
     struct weft_found found;
-    struct weft_plan now = t->plan;
-    simulate.lengths = lengths;
-    simulate.simulated = &present;
     int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
                                  t->job.n_gpus, &needs, err);
     if (!rc)
-        rc = weft_run_simulate(&t->config, &t->job, &now, &simulate, NULL,
-                               err);
+        rc = simulate(t, &t->plan, lengths, &out->before_s, err);
     if (!rc)
         rc = weft_auto_find(t, &needs.plan, lengths, &search_how, plan,
                             &found, err);
+    if (!rc)
+        rc = simulate(t, plan, lengths, &out->after_s, err);
     if (rc)
         return rc;
-    out->before_s = present.iteration_s;
-    out->after_s = found.simulated.iteration_s;
     double saved_s = out->before_s - out->after_s;
     int32_t left = t->n_iterations - t->iteration;
     out->takes = saved_s > 0
               && saved_s >= t->config.plan_again.gain * out->before_s
-              && left * saved_s > move_s(t, plan, simulate.cluster)
+              && left * saved_s > move_s(t, plan, cluster)
               && can_generate(t, plan);
     if (!out->takes)
         return 0;

@@ -241,7 +241,7 @@ void weft_memory_join(const struct weft_trainer *t, struct weft_plan *plan)
         [WEFT_MEM_HOST] = true};
     for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++) {
         const int64_t *before = t->plan.memory[d];
-        int64_t *m = plan->memory[d], moving = 0;
+        int64_t *m = plan->memory[d], moving = before[WEFT_MEM_SAMPLES];
         for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
             m[c] = moves[c] ? m[c] + before[c] : weft_max64(m[c], before[c]);
             if (moves[c] && weft_mem_class_at_place((enum weft_mem_class) c))

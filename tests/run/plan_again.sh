@@ -1,0 +1,98 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run with plan: auto whose responses are shorter than they may be goes on by
+# another plan: on one rank, on two, and when it is resumed. The checkpoint has
+# the bits of one device.
+set -u
+. "$WEFT_SRCDIR/tests/begin_ranks.sh"
+quick=$WEFT_SRCDIR/examples/quickstart
+failed=0
+
+complain()
+{
+    echo "FAILED: $1"
+    cat log
+    tail err.* 2>/dev/null
+    failed=1
+}
+
+# train RANKS RUN words...
+train()
+{
+    n=$1
+    run=$2
+    shift 2
+    on_ranks "$n" "$weft" train -q "$quick/ppo.yaml" "run_dir=$run" \
+        iterations=4 rollout.prompts=16 rollout.max_new_tokens=50 \
+        rollout.lengths=lengths.txt numerics.gradient_groups=4 \
+        runtime.place=device "$@" >log 2>&1
+}
+
+bits() # RUN: a checksum of the last checkpoint's tensors
+{
+    find "$1/checkpoints/iteration-000004" -name '*.safetensors' | sort |
+        xargs cat | cksum
+}
+
+same() # RUN
+{
+    [ "$(bits "$1")" = "$(bits one)" ] || complain "$1 has other bits than one"
+}
+
+replanned() # RUN TIMES
+{
+    n=$(grep -c '"plan/replanned": 1' "$1/metrics.jsonl")
+    [ "$n" = "$2" ] || complain "$1 changed its plan $n times, not $2"
+    grep -q '"plan/gain": 0\.[0-9]' "$1/metrics.jsonl" ||
+        complain "$1 has no plan/gain"
+}
+
+cluster() # NODES DEVICES
+{
+    printf '%s\n' 'name: some' "kinds: [{name: node, nodes: $1, devices: $2," \
+        'memory_gib: 1, tflops: {f32: 0.1}, memory_gbs: 0.1, task_us: 50,' \
+        'inside: {gbs: 0.05, us: 1}, network: {rails: 1, gbs: 0.05, us: 1}}]' \
+        >cluster.yaml
+}
+
+printf '%s\n' 1 2 2 2 2 2 2 2 >lengths.txt
+again="plan=auto cluster=cluster.yaml plan_again.every=2"
+train 1 one runtime.devices=1 || complain "one device: $?"
+
+cluster 1 4
+# shellcheck disable=SC2086
+train 1 four runtime.devices=4 $again checkpoint.every=3 ||
+    complain "4 devices: $?"
+same four
+replanned four 1
+grep -q 'goes on by a plan of' log || complain "four does not tell"
+for plan in plans/iteration-000000 plans/iteration-000002 plan; do
+    "$weft" plan --explain "four/$plan.json" >"${plan##*/}.txt" 2>&1 ||
+        complain "four/$plan.json: $(cat "${plan##*/}.txt")"
+done
+cmp -s iteration-000000.txt iteration-000002.txt &&
+    complain "both plans of four are the same"
+grep -q 'were predicted' log && complain "four took more than was predicted"
+
+# From the checkpoint after the change, by the plan that it had then.
+mv four/checkpoints/iteration-000004 gone
+# shellcheck disable=SC2086
+train 1 four runtime.devices=4 $again checkpoint.every=3 ||
+    complain "4 devices, resumed: $?"
+grep -q 'resuming from .*four/checkpoints/iteration-000003' log ||
+    complain "four was not resumed"
+same four
+
+cluster 2 2
+# shellcheck disable=SC2086
+train 2 ranks runtime.devices=2 $again || complain "2 ranks: $?"
+same ranks
+replanned ranks 1
+
+for words in plan_again.every=2 "$again rollout.staleness=1" \
+    "$again plan_again.gain=2"; do
+    # shellcheck disable=SC2086
+    train 1 refused $words && complain "$words was not refused"
+    grep -q "'plan_again\.[a-z]*' " log || complain "$words: refused otherwise"
+done
+exit $failed
