@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a run from its configuration, runs its iterations, closes it. */
-#include "fuse/fuse.h"
 #include "run/ahead.h"
 #include "run/tail.h"
 #include "run/trainer.h"
@@ -10,12 +9,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "rt/fxt.h"
 #include "lm/context.h"
-#include "lm/migration.h"
 #include "lm/store.h"
 #include "job/gpus.h"
 #include "job/plan_needs.h"
@@ -26,11 +23,8 @@
 #include "run/predict/again.h"
 #include "run/predict/auto.h"
 #include "run/predict/known.h"
-#include "run/predict/largest.h"
 #include "run/predict/memory.h"
 #include "run/prompts.h"
-#include "run/predict/recorded.h"
-#include "run/reward_state.h"
 #include "run/reward_text.h"
 #include "run/run_dir.h"
 #include "run/scorer.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tiles of a run: of its models, its instances and its state. */
+#include <string.h>
+
 #include "base/alloc.h"
-#include "base/string.h"
 #include "fuse/fuse.h"
 #include "job/plan_needs.h"
 #include "lm/migration.h"
