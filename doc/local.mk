@@ -16,8 +16,9 @@ nobase_dist_doc_DATA += \
 	%D%/schedules.md \
 	%D%/simulate.md \
 	%D%/strategies.md
-pictures = blocks compared graph groups layer mesh moves schedule schedule_greedy \
-	schedule_measured schedule_planned simulate staleness timeline zero
+pictures = blocks compared generation graph groups layer mesh moves schedule \
+	schedule_greedy schedule_measured schedule_planned simulate staleness \
+	timeline zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
 	%D%/pictures/timeline.yaml

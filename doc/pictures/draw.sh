@@ -39,6 +39,17 @@ done
 # shellcheck disable=SC2086
 "$draw" curves $curves >"$out/staleness.svg"
 
+# Four instances on devices of their own, of which three leave their last
+# samples to one.
+"$WEFT_BUILDDIR/weft" train "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" -q \
+    run_dir="$dir/tail" iterations=2 rollout.prompts=96 \
+    rollout.samples_per_prompt=1 rollout.max_new_tokens=48 \
+    rollout.min_new_tokens=48 rollout.lengths=lognormal:10:0.8 \
+    rollout.slots=24 rollout.chunk_tokens=2 \
+    rollout.inter_stage_fusion=true rollout.remaining=0.25 \
+    rollout.instances=1 runtime.devices=4 layout=dp4 >"$dir/log"
+"$WEFT_BUILDDIR/weft" report --svg "$out/generation.svg" "$dir/tail" >"$dir/log"
+
 problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
 "$WEFT_BUILDDIR/weft" schedule "$problem" \
     --svg "$out/schedule.svg" >"$dir/log"

@@ -2,6 +2,8 @@
 #include "base/svg.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/compiler.h"
 
@@ -26,4 +28,32 @@ double weft_svg_step(double span, int n)
         if (span / (power * factor[i]) <= n)
             return power * factor[i];
     return power * 10;
+}
+
+/* Its size; returns what follows "<svg ". */
+static const char *size_of(const char *svg, double *width, double *height)
+{
+    const char *box = strstr(svg, "viewBox=\"");
+    *width = *height = 0;
+    if (box)
+        (void) sscanf(box, "viewBox=\"0 0 %lf %lf\"", width, height);
+    return strncmp(svg, "<svg ", 5) == 0 ? svg + 5 : svg;
+}
+
+void weft_svg_stack(const char *above, const char *beneath,
+                    struct weft_string *out)
+{
+    double width, high, other, low;
+    const char *first = size_of(above, &width, &high);
+    const char *second = size_of(beneath, &other, &low);
+    width = fmax(width, other);
+    weft_string_addf(out,
+                     "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+                     "viewBox=\"0 0 %.6g %.6g\" width=\"%.6g\" "
+                     "height=\"%.6g\">\n<svg ",
+                     width, high + low, width, high + low);
+    weft_string_add(out, first);
+    weft_string_addf(out, "<svg y=\"%.6g\" ", high);
+    weft_string_add(out, second);
+    weft_string_add(out, "</svg>\n");
 }

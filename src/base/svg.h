@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "base/string.h"
+
 enum weft_svg_shade { WEFT_SVG_LIGHT, WEFT_SVG_PLAIN, WEFT_SVG_DARK };
 
 /* The i-th colour, "#2f6fb5"; after the last comes the first again. */
@@ -13,5 +15,11 @@ const char *weft_svg_colour(size_t i, enum weft_svg_shade shade);
 /* The least step of 1, 2 or 5 times a power of ten that makes at most n steps
  * of a span; 1 where the span is nothing, or as good as. */
 double weft_svg_step(double span, int n);
+
+/* Appends a picture of two, one beneath the other; each begins with
+ * <svg ... viewBox="0 0 WIDTH HEIGHT" ...>, and both have one style sheet for
+ * the words that both use. */
+void weft_svg_stack(const char *above, const char *beneath,
+                    struct weft_string *out);
 
 #endif

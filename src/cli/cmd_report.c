@@ -21,6 +21,9 @@ const char weft_help_report[] =
     "\n"
     "options:\n"
     "  -o, --output FILE   the page; default: RUN_DIR/report.html\n"
+    "      --svg FILE      instead, a picture of how the newest iteration "
+    "was\n"
+    "                      generated of which the run has kept it\n"
     "      --json          print {\"report\": FILE}\n"
     "      --help          this text\n"
     "\n"
@@ -29,10 +32,11 @@ const char weft_help_report[] =
 
 int weft_cmd_report(int argc, char **argv)
 {
-    const char *output = NULL;
+    const char *output = NULL, *svg = NULL;
     bool json = false;
     const struct weft_cli_option table[] = {
         {'o', "output", WEFT_CLI_STRING, &output, 0, 0},
+        {0, "svg", WEFT_CLI_STRING, &svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &json, 0, 0},
     };
     int first, status;
@@ -41,6 +45,15 @@ int weft_cmd_report(int argc, char **argv)
         return status;
     struct weft_err err = {0};
     char *path = NULL;
+    if (svg && (output || json))
+        return weft_cli_usage("report", "--svg makes no page: leave out "
+                                        "--output and --json");
+    if (svg && weft_report_generation(argv[first], svg, &err) != 0)
+        return weft_cli_fail("report", &err);
+    if (svg) {
+        puts(svg);
+        return weft_cli_finish("report");
+    }
     if (weft_report_write(argv[first], output, &path, &err) != 0)
         return weft_cli_fail("report", &err);
     struct weft_string text = {0};

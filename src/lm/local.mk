@@ -6,6 +6,7 @@ lm_sources = \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/migration.c %D%/migration.h \
 	%D%/rollout.c %D%/rollout.h %D%/rollout_inside.h \
+	%D%/rollout_see.c \
 	%D%/rollout_turns.c \
 	%D%/stops.c %D%/stops.h \
 	%D%/store.c %D%/store.h

@@ -87,8 +87,8 @@ static int submit(struct weft_rollout_control *c, int32_t instance,
     return send_status(c, instance);
 }
 
-static int32_t n_running(const struct weft_rollout_control *c,
-                         int32_t instance, int32_t *free_slot_out)
+int32_t weft_rollout_running(const struct weft_rollout_control *c,
+                             int32_t instance, int32_t *free_slot_out)
 {
     const int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
     int32_t n = 0;
@@ -128,8 +128,8 @@ static int retire(struct weft_rollout_control *c, int32_t instance,
     c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
     c->n_finished++;
     int32_t free_slot;
-    c->gen->instance[instance].idle = c->next == c->n
-                                   && n_running(c, instance, &free_slot) == 0;
+    c->gen->instance[instance].idle =
+        c->next == c->n && weft_rollout_running(c, instance, &free_slot) == 0;
     return c->on_finished ? c->on_finished(c->ctx, index, sample, c->err) : 0;
 }
 
@@ -148,7 +148,7 @@ static int32_t emptiest(const struct weft_rollout_control *c, int32_t replica,
     for (int32_t i = 0; i < c->gen->n_instances; i++) {
         if (c->gen->instance[i].dp != replica)
             continue;
-        int32_t n = n_running(c, i, &slot);
+        int32_t n = weft_rollout_running(c, i, &slot);
         if (n < least) {
             best = i;
             least = n;
@@ -172,6 +172,7 @@ static int move(struct weft_rollout_control *c, int32_t from,
     *mine = -1;
     c->gen->instance[to].idle = false;
     c->stats.n_moved++;
+    weft_rollout_see_move(c, index, from, to);
     if (c->played) {
         weft_gen_play_retire(c->played[from].play, from_slot);
         weft_gen_play_enter(c->played[to].play, &admit, c->has[index]);
@@ -245,6 +246,7 @@ static int decide(struct weft_rollout_control *c)
         return rc;
     weft_rt_mark(c->gen->model->rt, "samples move", "left", c->gen->call,
                  c->args.iteration, n_left);
+    weft_rollout_see_trigger(c, n_left);
     for (int32_t i = 0; i < c->gen->n_instances; i++) {
         struct weft_g_instance *x = &c->gen->instance[i];
         x->freed = !c->migration.stays[x->dp];
@@ -406,6 +408,7 @@ int weft_rollout_control_init(struct weft_seq *seq,
         .most = job->most,
         .sample = job->sample,
         .order = job->order,
+        .seen = job->seen,
         .on_finished = job->on_finished,
         .on_turn = job->on_turn,
         .ctx = job->ctx,

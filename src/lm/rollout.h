@@ -9,6 +9,7 @@
 
 #include "graphs/calls/calls.h"
 #include "lm/migration.h"
+#include "record/timeline.h"
 
 /* The last samples to end are generation's long tail: so many of them. */
 #define WEFT_TAIL_SHARE 0.2
@@ -68,6 +69,8 @@ struct weft_rollout_job {
     struct weft_migrated *migrated; /* what moved is noted there, which the
                                        caller releases; NULL: not wanted */
     int32_t most; /* tokens that a response may have, as far as that knows */
+    struct weft_timeline *seen; /* what is done is noted there, by rank 0;
+                                     NULL: not wanted */
     struct weft_rollout_stats stats; /* set */
 };
 

@@ -35,7 +35,8 @@ struct weft_rollout_control {
         *played;      /* (n_instances) of a recording; else NULL */
     int32_t *n_total; /* (n) of it: the samples' lengths */
     struct weft_work_rows
-        *step; /* (args.n_steps) of it: those of the chunk */
+        *step;                  /* (args.n_steps) of it: those of the chunk */
+    struct weft_timeline *seen; /* NULL: nobody asks */
     weft_rollout_fn on_finished;
     weft_rollout_turn_fn on_turn;
     void *ctx;
@@ -57,5 +58,19 @@ void weft_rollout_take(struct weft_rollout_control *c, int32_t instance,
 /* Acts on the status that was taken last. */
 int weft_rollout_advance(struct weft_rollout_control *c, int32_t instance,
                          const struct weft_gen_status *status);
+
+/* Samples of an instance, and a slot that is free, if one is. */
+int32_t weft_rollout_running(const struct weft_rollout_control *c,
+                             int32_t instance, int32_t *free_slot_out);
+
+/* Note, where that is wanted, a chunk whose status was acted on, with what the
+ * instance and all had before; a sample that moves between instances; that this
+ * was decided. */
+void weft_rollout_see_chunk(struct weft_rollout_control *c, int32_t instance,
+                            const struct weft_gen_status *status,
+                            int32_t samples, int32_t n_finished);
+void weft_rollout_see_move(struct weft_rollout_control *c, int32_t sample,
+                           int32_t from, int32_t to);
+void weft_rollout_see_trigger(struct weft_rollout_control *c, int32_t n_left);
 
 #endif

@@ -156,8 +156,11 @@ static int turn(struct turns *t, bool *told_out)
                  c->args.iteration, own);
     if (t->order && !t->order->follows)
         rc = weft_rollout_order_add(t->order, t->last, t->err);
+    int32_t slot, samples = weft_rollout_running(c, own, &slot);
+    int32_t n_finished = c->n_finished;
     if (!rc)
         rc = weft_rollout_advance(c, own, &t->news->status);
+    weft_rollout_see_chunk(c, own, &t->news->status, samples, n_finished);
     return rc || !c->on_turn
              ? rc
              : c->on_turn(c->ctx, t->last, c->in_flight[own] > 0, t->err);

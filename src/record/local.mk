@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 record_sources = \
 	%D%/chart.c %D%/chart.h \
+	%D%/timeline.c %D%/timeline.h \
+	%D%/timeline_lengths.c \
+	%D%/timeline_picture.h \
+	%D%/timeline_svg.c \
 	%D%/lines.c %D%/lines.h \
 	%D%/manifest.c %D%/manifest.h \
 	%D%/manifest_state.c %D%/manifest_state.h \

@@ -14,6 +14,7 @@
 #include "record/progress.h"
 #include "record/report_style.h"
 #include "record/samples.h"
+#include "record/timeline.h"
 #include "record/told.h"
 
 enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
@@ -331,27 +332,32 @@ static void add_times(struct page *p)
 
 /* ---- The fused schedule ----------------------------------------------- */
 
-/* Adds an SVG file as an <img>, so that its styles do not affect the page. */
-static void add_picture(struct page *p, const char *file, const char *says)
+/* Adds an SVG as an <img>, so that its styles do not affect the page. */
+static void add_svg(struct page *p, size_t n, const char *text,
+                    const char *says)
 {
     static const char plain[] = " '(),-./:;=!*[]{}";
+    weft_string_addf(&p->out,
+                     "<p><img style=\"max-width:100%%\" alt=\"%s\" "
+                     "src=\"data:image/svg+xml,",
+                     says);
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
+            || (c >= 'A' && c <= 'Z') || (c && strchr(plain, c)))
+            weft_string_add_n(&p->out, &c, 1);
+        else
+            weft_string_addf(&p->out, "%%%02X", (unsigned) (uint8_t) c);
+    }
+    weft_string_add(&p->out, "\"></p>\n");
+}
+
+static void add_picture(struct page *p, const char *file, const char *says)
+{
     char *path = weft_path_join(p->run_dir, file), *text = NULL;
     size_t n = 0;
-    if (path && weft_file_read(path, 0, &text, &n, NULL) == 0) {
-        weft_string_addf(&p->out,
-                         "<p><img style=\"max-width:100%%\" alt=\"%s\" "
-                         "src=\"data:image/svg+xml,",
-                         says);
-        for (size_t i = 0; i < n; i++) {
-            char c = text[i];
-            if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
-                || (c >= 'A' && c <= 'Z') || (c && strchr(plain, c)))
-                weft_string_add_n(&p->out, &c, 1);
-            else
-                weft_string_addf(&p->out, "%%%02X", (unsigned) (uint8_t) c);
-        }
-        weft_string_add(&p->out, "\"></p>\n");
-    }
+    if (path && weft_file_read(path, 0, &text, &n, NULL) == 0)
+        add_svg(p, n, text, says);
     weft_free(text);
     weft_free(path);
 }
@@ -404,6 +410,53 @@ static void add_schedule(struct page *p)
         range_of(kept, n).sum, range_of(kept, n).n);
     add_picture(p, "schedule/planned.svg", "the planned schedule");
     add_picture(p, "schedule/measured.svg", "the schedule as it ran");
+}
+
+/* ---- Generation ------------------------------------------------------- */
+
+/* Draws the newest iteration's that the run has kept; nothing: it has none. */
+static int draw_generation(const char *run_dir, struct weft_string *svg,
+                           struct weft_err *err)
+{
+    struct weft_timeline g = {.n_rows = 0};
+    char *path = weft_path_join(run_dir, WEFT_TIMELINE_FILE);
+    int rc = path ? 0 : weft_err_nomem(err, "a path", strlen(run_dir));
+    if (!rc && weft_file_exists(path)) {
+        rc = weft_timeline_read(path, &g, err);
+        if (!rc)
+            rc = weft_timeline_svg(&g, svg, err);
+    }
+    weft_timeline_release(&g);
+    weft_free(path);
+    return rc;
+}
+
+static int add_generation(struct page *p, struct weft_err *err)
+{
+    struct weft_string svg = {0};
+    int rc = draw_generation(p->run_dir, &svg, err);
+    if (!rc && svg.n > 0) {
+        weft_string_add(&p->out, "<h2>Generation</h2>\n");
+        add_svg(p, svg.n, svg.data, "how samples were generated");
+    }
+    weft_string_release(&svg);
+    return rc;
+}
+
+int weft_report_generation(const char *run_dir, const char *path,
+                           struct weft_err *err)
+{
+    struct weft_string svg = {0};
+    int rc = draw_generation(run_dir, &svg, err);
+    if (!rc && svg.n == 0)
+        rc = weft_err_set(err, WEFT_ENOTFOUND,
+                          "'%s' has no " WEFT_TIMELINE_FILE ": runs keep it "
+                          "of iterations with a checkpoint and of their last",
+                          run_dir);
+    if (!rc)
+        rc = weft_file_write(path, svg.data, svg.n, err);
+    weft_string_release(&svg);
+    return rc;
 }
 
 /* ---- Samples ---------------------------------------------------------- */
@@ -538,8 +591,8 @@ static void add_config(struct page *p)
 static void add_files(struct page *p)
 {
     static const char *const file[] = {
-        "metrics.jsonl", "config.yaml", "samples", "checkpoints",
-        "tensorboard",   "trace",       "schedule"};
+        "metrics.jsonl", "config.yaml", "samples",  "checkpoints",
+        "tensorboard",   "trace",       "schedule", WEFT_TIMELINE_FILE};
     weft_string_add(&p->out, "<h2>Files</h2>\n<ul>\n");
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {
         char *path = weft_path_join(p->run_dir, file[i]);
@@ -557,8 +610,10 @@ static int compose(struct page *p, bool inside, struct weft_err *err)
     add_tiles(p);
     add_curves(p);
     add_times(p);
+    int rc = add_generation(p, err);
     add_schedule(p);
-    int rc = add_all_samples(p, err);
+    if (!rc)
+        rc = add_all_samples(p, err);
     if (rc)
         return rc;
     add_config(p);

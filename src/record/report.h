@@ -14,4 +14,9 @@
 int weft_report_write(const char *run_dir, const char *path, char **path_out,
                       struct weft_err *err);
 
+/* Draws how the newest iteration was generated of which the run has kept it
+ * (record/timeline.h). Errors: it has kept none; those of files. */
+int weft_report_generation(const char *run_dir, const char *path,
+                           struct weft_err *err);
+
 #endif

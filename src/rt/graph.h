@@ -125,6 +125,8 @@ struct weft_record_options {
 int weft_rt_record(const struct weft_record_options *options,
                    struct weft_rt **out, struct weft_err *err);
 bool weft_rt_is_dry(const struct weft_rt *rt);
+/* Waits recorded so far (struct weft_rec_wait). */
+int64_t weft_rt_n_waits(const struct weft_rt *rt);
 /* A task at a GPU's place will take so many bytes of weft_exec_scratch_gpu():
  * the recording keeps the most. */
 void weft_rt_expect_scratch(struct weft_rt *rt, size_t bytes);
@@ -345,6 +347,15 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,
  * Collective. */
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_MAX_CALLS]);
+/* When devices did calls: at most WEFT_RT_PIECES spans of each device of all
+ * ranks for each of n calls of an iteration, where what has the least time
+ * between is joined; end_s 0: none. out (n, devices, WEFT_RT_PIECES): the
+ * caller's. Kept as those of weft_rt_times(). Collective. Errors:
+ * WEFT_ENOMEM. */
+enum { WEFT_RT_PIECES = 16 };
+int weft_rt_pieces_all(struct weft_rt *rt, int32_t iteration, int32_t n,
+                       const int32_t *call, struct weft_span *out,
+                       struct weft_err *err);
 /* Merges spans of tasks (struct weft_where) over all ranks: each gets the
  * earliest start and the latest end. Collective. Errors: WEFT_ENOMEM. */
 int weft_rt_spans_all(size_t n, struct weft_span span[],

@@ -205,10 +205,15 @@ double weft_card_took(struct weft_worker *w, int64_t number,
 void weft_card_clear(struct weft_worker *w);
 
 /* Times of an iteration, and of the one that begins while it ends. */
+struct weft_pieces {
+    int32_t n;
+    struct weft_span span[WEFT_RT_PIECES];
+};
 struct weft_times {
     struct {
         int32_t iteration;
         struct weft_call_time call[WEFT_MAX_CALLS];
+        struct weft_pieces pieces[WEFT_MAX_CALLS];
     } kept[2];
 };
 void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
@@ -216,6 +221,10 @@ void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
 /* Adds a task that restores (struct weft_where). */
 void weft_times_add_restore(struct weft_times *times, int32_t iteration,
                             int32_t call, double restore_s, double hidden_s);
+/* Adds a span that begins after those before it; one too many joins the two
+ * spans with the least time between. */
+void weft_pieces_add(struct weft_pieces *pieces, double start_s,
+                     double end_s);
 /* No tasks: zeros. */
 struct weft_call_time weft_times_get(const struct weft_times *times,
                                      int32_t iteration, int32_t call);

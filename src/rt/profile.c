@@ -27,15 +27,49 @@ static const char *const call_colour[8] = {
     "rail_load",     "rail_animation",       "thread_state_uninterruptible",
     "rail_response", "thread_state_iowait"};
 
-/* The iteration's times; those of two iterations before make room. */
-static struct weft_call_time *times_of(struct weft_times *times,
-                                       int32_t iteration, int32_t call)
+/* Where the iteration's times are kept; those of two iterations before make
+ * room. */
+static int slot_of(struct weft_times *times, int32_t iteration)
 {
     int slot = iteration % (int) WEFT_COUNT(times->kept);
     if (times->kept[slot].iteration != iteration)
         memset(&times->kept[slot], 0, sizeof times->kept[slot]);
     times->kept[slot].iteration = iteration;
-    return &times->kept[slot].call[call];
+    return slot;
+}
+
+static double gap(const struct weft_pieces *p, int i)
+{
+    return p->span[i + 1].start_s - p->span[i].end_s;
+}
+
+void weft_pieces_add(struct weft_pieces *p, double start_s, double end_s)
+{
+    struct weft_span *last = p->n > 0 ? &p->span[p->n - 1] : NULL;
+    if (last && start_s <= last->end_s) {
+        last->start_s = fmin(last->start_s, start_s);
+        last->end_s = fmax(last->end_s, end_s);
+        return;
+    }
+    /* the new one takes part: it may follow closely */
+    int least = p->n - 1;
+    double least_s = last ? start_s - last->end_s : 0;
+    for (int i = 0; i + 1 < p->n && p->n == WEFT_RT_PIECES; i++)
+        if (gap(p, i) < least_s) {
+            least_s = gap(p, i);
+            least = i;
+        }
+    if (p->n == WEFT_RT_PIECES) {
+        if (least == p->n - 1) {
+            last->end_s = end_s;
+            return;
+        }
+        p->span[least].end_s = p->span[least + 1].end_s;
+        memmove(&p->span[least + 1], &p->span[least + 2],
+                (size_t) (p->n - least - 2) * sizeof *p->span);
+        p->n--;
+    }
+    p->span[p->n++] = (struct weft_span){start_s, end_s};
 }
 
 void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
@@ -43,7 +77,9 @@ void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
 {
     if (iteration < 0)
         return;
-    struct weft_call_time *t = times_of(times, iteration, call);
+    int slot = slot_of(times, iteration);
+    struct weft_call_time *t = &times->kept[slot].call[call];
+    weft_pieces_add(&times->kept[slot].pieces[call], start_s, end_s);
     /* work of a card's stream is noted behind a body that began later */
     if (t->n_tasks++ == 0 || start_s < t->first_s)
         t->first_s = start_s;
@@ -57,7 +93,8 @@ void weft_times_add_restore(struct weft_times *times, int32_t iteration,
 {
     if (iteration < 0)
         return;
-    struct weft_call_time *t = times_of(times, iteration, call);
+    int slot = slot_of(times, iteration);
+    struct weft_call_time *t = &times->kept[slot].call[call];
     t->restore_s += restore_s;
     t->hidden_s += hidden_s;
 }
@@ -130,6 +167,30 @@ void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
         out[c].first_s = (double) least[2 * c] * 1e-9;
         out[c].last_s = -(double) least[2 * c + 1] * 1e-9;
     }
+}
+
+int weft_rt_pieces_all(struct weft_rt *rt, int32_t iteration, int32_t n,
+                       const int32_t *call, struct weft_span *out,
+                       struct weft_err *err)
+{
+    size_t devices = (size_t) weft_rt_n_devices(rt);
+    size_t first = (size_t) weft_world_rank() * (size_t) rt->n_devices;
+    memset(out, 0, (size_t) n * devices * WEFT_RT_PIECES * sizeof *out);
+    for (int d = 0; d < rt->n_devices; d++) {
+        struct weft_worker *w = &rt->worker[d];
+        pthread_mutex_lock(&w->mutex);
+        int slot = iteration % (int) WEFT_COUNT(w->times.kept);
+        bool kept = w->times.kept[slot].iteration == iteration;
+        for (int32_t c = 0; c < n && kept; c++) {
+            const struct weft_pieces *p =
+                &w->times.kept[slot].pieces[call[c]];
+            size_t at = (size_t) c * devices + first + (size_t) d;
+            memcpy(&out[at * WEFT_RT_PIECES], p->span,
+                   (size_t) p->n * sizeof *out);
+        }
+        pthread_mutex_unlock(&w->mutex);
+    }
+    return weft_rt_spans_all((size_t) n * devices * WEFT_RT_PIECES, out, err);
 }
 
 int weft_rt_spans_all(size_t n, struct weft_span span[], struct weft_err *err)

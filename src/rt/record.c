@@ -137,6 +137,11 @@ struct weft_span *weft_record_span(const struct weft_rt *rt)
     return n > 0 && n <= rt->n_task_spans ? &rt->task_span[n - 1] : NULL;
 }
 
+int64_t weft_rt_n_waits(const struct weft_rt *rt)
+{
+    return rt->recording ? rt->recording->n_waits : 0;
+}
+
 void weft_tile_await(struct weft_tile *tile)
 {
     struct weft_recording *r = tile->rt->recording;

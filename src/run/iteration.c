@@ -118,6 +118,10 @@ static void iteration_free(struct weft_iteration *p)
             weft_g_view_close(&p->kept[i]);
     for (int32_t i = 0; i < WEFT_MAX_CALLS; i++)
         weft_migrated_release(&p->moved[i]);
+    if (p->seen && !p->t->recorded) {
+        weft_seen_release(p->seen);
+        weft_free(p->seen);
+    }
     weft_g_copies_free(p->copies);
     weft_iteration_calls_release(p);
     weft_tile_release(p->moments);
@@ -351,8 +355,10 @@ static int submit(struct weft_iteration *p)
     bool judges = p->set->of[WEFT_FIELD_ADVANTAGE] >= 0;
     weft_iteration_early_release(p);
     int rc = weft_iteration_refill(p);
-    if (!rc)
+    if (!rc) {
         weft_tail_note(p);
+        weft_seen_samples(p);
+    }
     if (!rc && judges)
         rc = weft_iteration_advantages(p);
     if (!rc && judges)
@@ -403,6 +409,8 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
         if (!rc)
             rc = weft_tail_write(p, err);
         rc = weft_world_agree(rc, err);
+        if (!rc)
+            rc = weft_world_agree(weft_seen_write(p, err), err);
     }
     weft_fuse_forget(t->fuse);
     if (rc)

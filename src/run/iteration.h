@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_ITERATION_H
 #define WEFT_RUN_ITERATION_H
 
+#include "run/seen.h"
 #include "run/tail.h"
 #include "run/trainer.h"
 
@@ -114,6 +115,7 @@ struct weft_iteration {
     /* by calls that generate: when samples were to move, and which did */
     struct weft_tail_choice tail[WEFT_MAX_CALLS];
     struct weft_migrated moved[WEFT_MAX_CALLS];
+    struct weft_seen *seen; /* NULL: not wanted */
     struct weft_tile *moments;
     struct weft_tile *kl;         /* KTO's */
     struct weft_tile **advantage; /* (n_all) in index order */

@@ -175,6 +175,8 @@ static int roll_out(struct weft_iteration *p)
                ? 0
                : weft_err_nomem(p->err, "generation", n * sizeof *args);
     int32_t n_jobs = 0;
+    if (!rc && p->round == 0)
+        rc = weft_seen_begin(p);
     for (int32_t k = 0; k < p->n_sets && !rc; k++) {
         struct weft_iteration_set *s = &p->set[k];
         if (!weft_run_inserts(p->t, s->call)) {
@@ -194,6 +196,8 @@ static int roll_out(struct weft_iteration *p)
             .migrate = p->tail[s->call].when,
             .migrated = p->round == 0 ? &p->moved[s->call] : NULL,
             .most = p->t->config.rollout.max_new_tokens,
+            .seen = p->round == 0 && s == p->set && p->seen ? &p->seen->g
+                                                            : NULL,
             .on_finished = on_finished,
             .on_turn = on_turn,
             .ctx = s};

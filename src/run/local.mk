@@ -47,6 +47,7 @@ run_sources = \
 	%D%/reward_state.c %D%/reward_state.h \
 	%D%/reward_text.c %D%/reward_text.h \
 	%D%/run_dir.c %D%/run_dir.h \
+	%D%/seen.c %D%/seen.h \
 	%D%/tail.c %D%/tail.h %D%/tail_inside.h \
 	%D%/tail_file.c \
 	%D%/trainer.c %D%/trainer.h \

@@ -40,5 +40,23 @@ static void test_svg_colours(void)
     CHECK_STR(weft_svg_colour(6, WEFT_SVG_DARK), "#1b4477");
 }
 
-WEFT_TESTS("base/svg", {"test_svg_steps", test_svg_steps},
+static void test_svg_stack(void)
+{
+    static const char above[] = "<svg viewBox=\"0 0 30 20\" id=\"a\"></svg>";
+    static const char beneath[] =
+        "<svg id=\"b\" viewBox=\"0 0 40 5.5\"></svg>";
+    struct weft_string out = {0};
+    weft_svg_stack(above, beneath, &out);
+    REQUIRE(out.data != NULL);
+    CHECK_STR(out.data,
+              "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+              "viewBox=\"0 0 40 25.5\" width=\"40\" height=\"25.5\">\n"
+              "<svg viewBox=\"0 0 30 20\" id=\"a\"></svg>"
+              "<svg y=\"20\" id=\"b\" viewBox=\"0 0 40 5.5\"></svg>"
+              "</svg>\n");
+    weft_string_release(&out);
+}
+
+WEFT_TESTS("base/svg", {"test_svg_stack", test_svg_stack},
+           {"test_svg_steps", test_svg_steps},
            {"test_svg_colours", test_svg_colours})

@@ -132,6 +132,57 @@ expect 0 "" ppo.yaml run_dir=said iterations=1 rollout.instances=1 \
 grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \
     said/decisions.jsonl || fail "not as said"
 
+# What was seen of an iteration is what was decided: the same lengths,
+# the same samples moved between the same instances; every sample ended once.
+seen() # key, fields: rows of numbers, by commas
+{
+    sed -n "/\"$1\": \[\$/,/\]\][,}]*\$/p" said/generation.json |
+        grep '^  \[' | tr -d ' []}' | sed 's/,$//' | cut -d, -f"$2"
+}
+noted() # key: numbers of the decision, one a line, of pairs by commas
+{
+    sed "s/.*\"$1\": \[//; s/\], \".*//
+        s/\]}//; s/\], \[/\n/g; s/[][ ]//g" said/decisions.jsonl |
+        if [ "$1" = moved ]; then cat; else tr ',' '\n'; fi
+}
+same() # what: a and b
+{
+    [ -s a ] && cmp -s a b || fail "generation.json beside decisions: $1"
+}
+for pair in "prompts 1" "responses 2"; do
+    noted "${pair% *}" >a
+    seen samples "${pair#* }" >b
+    same "$pair"
+done
+noted order >a
+seen chunks 2 >b
+same order
+noted moved | sort >a
+seen moves 2-4 | sort >b # without those that ended before they could
+[ -s b ] && [ -z "$(comm -13 a b)" ] || fail "others moved than was decided"
+[ "$(seen chunks 5 | awk '{ n += $1 } END { print n }')" = 40 ] ||
+    fail "samples that ended"
+seen chunks 1 | sort -gc || fail "times go back"
+seen samples 2,3 | awk -F, '($1 == 100) != $2 { exit 1 }' || fail "cut"
+grep -q "\"gen/kv_blocks\": $(seen chunks 6 | sort -n | tail -n 1)[,}]" \
+    said/metrics.jsonl ||
+    fail "gen/kv_blocks"
+grep -q "\"gen/migrated\": $(seen moves 2 | wc -l)[,}]" said/metrics.jsonl ||
+    fail "gen/migrated"
+[ "$(seen inference 2 | sort -u | wc -l)" = 3 ] || fail "inference calls"
+command=report
+options=
+expect 0 "a.svg" --svg a.svg said
+grep -q "40 samples on 2 instances" a.svg || fail "the picture"
+expect 0 "report.html" said
+grep -q "<h2>Generation" said/report.html || fail "the report's picture"
+expect 2 "--svg makes no page" --svg a.svg --json said
+mkdir empty
+expect 1 "'empty' has no generation.json" --svg b.svg empty
+[ ! -e b.svg ] || fail "a picture of nothing"
+command=train
+options=-q
+
 # Bad input.
 head -n 2 whole/decisions.jsonl >short
 expect 1 "short: no decision for actor_generate of iteration 3" ppo.yaml \

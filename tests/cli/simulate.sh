@@ -28,6 +28,7 @@ expect 0 "" "$ppo" --nodes 1 --from layout=dp2tp2 --svg b.svg
 cmp -s table out || fail "another simulation is not the same"
 cmp -s a.svg b.svg || fail "another picture is not the same"
 grep -q 'title>actor_train' a.svg || fail "the picture has no call"
+grep -q 'on 2 instances, 0 moved' a.svg || fail "no picture of generation"
 tail -n 1 a.json | grep -q ']}' || fail "the trace has no end"
 grep -q '"cat":"critic_train"' a.json || fail "the trace has no call"
 

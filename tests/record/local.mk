@@ -9,3 +9,5 @@ check_PROGRAMS += %D%/test_tensorboard
 %C%_test_tensorboard_LDADD = $(record_libs)
 check_PROGRAMS += %D%/test_manifest
 %C%_test_manifest_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_timeline
+%C%_test_timeline_LDADD = $(record_libs)

@@ -229,7 +229,39 @@ static void test_trace_bounded(void)
     stop();
 }
 
-WEFT_TESTS("rt/profile", {"test_times", test_times},
+/* Of too many spans those stay apart that have the longest times between. */
+static void test_pieces(void)
+{
+    enum { N = 60 };
+    for (unsigned seed = 0; seed < 50; seed++) {
+        struct weft_pieces p = {.n = 0};
+        struct weft_span span[N];
+        int n = 1 + (int) (seed * 7 % N), k = 0;
+        double s = 0;
+        srandom(seed);
+        for (int i = 0; i < n; i++) {
+            double start = s + 1 + (double) random() / RAND_MAX;
+            s = start + (double) (random() % 3);
+            span[i] = (struct weft_span){start, s};
+            weft_pieces_add(&p, start, s);
+        }
+        for (int i = 0; i < n; i++) {
+            int longer = 0; /* times between that are longer than before i */
+            for (int j = 1; j < n && i > 0; j++)
+                longer += span[j].start_s - span[j - 1].end_s
+                        > span[i].start_s - span[i - 1].end_s;
+            k += i > 0 && longer < WEFT_RT_PIECES - 1;
+            CHECK(k < p.n && p.span[k].start_s <= span[i].start_s
+                  && p.span[k].end_s >= span[i].end_s);
+        }
+        CHECK_INT(p.n, k + 1);
+        weft_pieces_add(&p, s - 0.1, s + 9);
+        CHECK(p.n == k + 1 && p.span[k].end_s == s + 9);
+    }
+}
+
+WEFT_TESTS("rt/profile", {"test_pieces", test_pieces},
+           {"test_times", test_times},
            {"test_times_overlap", test_times_overlap},
            {"test_trace", test_trace},
            {"test_trace_unprofiled", test_trace_unprofiled},

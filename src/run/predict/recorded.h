@@ -8,6 +8,7 @@
 #define WEFT_RUN_PREDICT_RECORDED_H
 
 #include "plan/recording.h"
+#include "run/seen.h"
 #include "run/tail.h"
 #include "run/trainer.h"
 
@@ -39,6 +40,9 @@ struct weft_recorded {
      * as without costs */
     const struct weft_tail_choice *tail;
     struct weft_costs *costs;
+    struct weft_seen
+        *seen; /* filled in, of one iteration; NULL: not wanted */
+    int32_t seen_iteration;
     /* of fused training; NULL: they are searched for */
     const struct weft_fuse_planned *fused;
 };

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/svg.h"
 #include "job/plan_needs.h"
 #include "plan/engine/played.h"
 #include "run/predict/simulate_run.h"
@@ -141,6 +142,11 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
                                     .calls = s->options->calls,
                                     .iterations = s->options->iterations};
     int rc = find_first(s, err);
+    if (s->options->svg)
+        s->how.seen = &s->seen;
+    s->how.seen_iteration = s->how.first
+                          + weft_played_shown(&(struct weft_played){
+                              .n = s->how.iterations});
     return rc ? rc : give_lengths(s, err);
 }
 
@@ -191,20 +197,33 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_engine_free(s->engine);
     weft_recording_release(&s->r);
     weft_free(s->length);
+    weft_seen_release(&s->seen);
     weft_free(s->place_of);
     weft_costs_free(s->costs);
 }
 
 /* ---- What comes out ----------------------------------------------------- */
 
+/* What devices do, and beneath how the iteration that is shown was
+ * generated. */
 static int draw(const struct weft_simulation *s,
                 const struct weft_played *played, struct weft_err *err)
 {
-    struct weft_string text = {0};
-    int rc = weft_played_svg(played, &text, err);
+    struct weft_string rows = {0}, generation = {0}, both = {0};
+    const struct weft_string *all = &rows;
+    int rc = weft_played_svg(played, &rows, err);
+    if (!rc && s->seen.g.n_chunks > 0)
+        rc = weft_timeline_svg(&s->seen.g, &generation, err);
+    if (!rc && generation.n > 0) {
+        weft_svg_stack(rows.data, generation.data, &both);
+        rc = weft_string_check(&both, "a picture", err);
+        all = &both;
+    }
     if (!rc)
-        rc = weft_file_write(s->options->svg, text.data, text.n, err);
-    weft_string_release(&text);
+        rc = weft_file_write(s->options->svg, all->data, all->n, err);
+    weft_string_release(&rows);
+    weft_string_release(&generation);
+    weft_string_release(&both);
     return rc;
 }
 
@@ -275,6 +294,10 @@ int weft_simulation_run(const struct weft_trainer *t,
     if (!rc)
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, s.how.first,
                                 s.how.iterations, &played, err);
+    if (!rc && s.seen.row_of)
+        rc = weft_seen_play(&s.seen, &s.r, s.engine, s.how.seen_iteration,
+                            weft_flow_call_of(&t->flow, WEFT_GENERATE, -1),
+                            err);
     if (!rc)
         rc = put_all(&s, &played, out, err);
     weft_played_release(&played);

@@ -8,6 +8,7 @@
 #include "plan/engine/engine.h"
 #include "run/predict/recorded.h"
 #include "run/predict/simulate.h"
+#include "run/seen.h"
 
 struct weft_simulation {
     const struct weft_simulate_options *options;
@@ -15,6 +16,7 @@ struct weft_simulation {
     struct weft_recorded how;
     struct weft_recording r;
     int32_t *length;   /* of responses */
+    struct weft_seen seen;
     int32_t *place_of; /* (devices) */
     struct weft_costs *costs;
     struct weft_engine_job job;

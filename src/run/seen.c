@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/seen.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "plan/engine/engine.h"
+#include "run/iteration.h"
+#include "run/predict/recorded.h"
+
+void weft_seen_release(struct weft_seen *seen)
+{
+    weft_timeline_release(&seen->g);
+    weft_free(seen->row_of);
+    *seen = (struct weft_seen){.n_devices = 0};
+}
+
+/* ---- What there is to see ----------------------------------------------- */
+
+static bool is_wanted(const struct weft_iteration *p)
+{
+    const struct weft_trainer *t = p->t;
+    int32_t every = t->config.checkpoint.every, done = p->iteration + 1;
+    if (t->recorded)
+        return t->recorded->seen
+            && t->recorded->seen_iteration == p->iteration
+            && weft_run_inserts(t, p->set->call);
+    return t->config.run_dir
+        && (done == t->n_iterations || (every > 0 && done % every == 0));
+}
+
+/* A replica's instances are rows one after another; of its stages each is the
+ * row of one of them. */
+static void place_instances(const struct weft_g_generate *gen,
+                            int32_t *row_of, int32_t *first_device)
+{
+    const struct weft_g_layout *l = &gen->layout;
+    for (int32_t dp = 0; dp < l->plan.dp; dp++)
+        for (int32_t s = 0; s < l->plan.pp; s++) {
+            int32_t row = -1, nth = 0;
+            for (int32_t i = 0; i < gen->n_instances; i++)
+                if (gen->instance[i].dp == dp && nth++ <= s)
+                    row = i;
+            for (int32_t k = 0; k < l->plan.tp && row >= 0; k++) {
+                int32_t d = weft_g_layout_member(l, dp, s, k)->device;
+                row_of[d] = row;
+                if (s == 0 && k == 0)
+                    first_device[row] = d;
+            }
+        }
+    for (int32_t i = 0; i < gen->n_instances; i++)
+        first_device[i] = gen->instance[i].home;
+}
+
+static bool infers(const struct weft_trainer *t, int32_t call)
+{
+    return t->flow.call[call].kind == WEFT_INFER && t->layout[call].member
+        && weft_run_inserts(t, call);
+}
+
+/* Rows of the devices that only infer. Returns their number; first_device: room
+ * for all devices. */
+static int32_t place_others(const struct weft_trainer *t, int32_t n_instances,
+                            int32_t *row_of, int32_t *first_device)
+{
+    int32_t n = 0;
+    for (int32_t c = 1; c < t->flow.n_calls; c++) {
+        const struct weft_g_layout *l = &t->layout[c];
+        int32_t members = l->plan.dp * l->plan.tp * l->plan.pp;
+        for (int32_t i = 0; infers(t, c) && i < members; i++) {
+            int32_t d = l->member[i].device;
+            if (row_of[d] >= 0)
+                continue;
+            first_device[n] = d;
+            row_of[d] = n_instances + n++;
+        }
+    }
+    return n;
+}
+
+static void name(struct weft_seen *seen, const struct weft_iteration *p)
+{
+    const struct weft_trainer *t = p->t;
+    const struct weft_g_generate *gen = &t->gen[p->set->call];
+    struct weft_timeline *g = &seen->g;
+    g->iteration = p->iteration + 1;
+    g->n_instances = gen->n_instances;
+    g->slots = gen->n_slots;
+    g->blocks = gen->n_pages;
+    g->most = t->config.rollout.max_new_tokens;
+    snprintf(g->call, sizeof g->call, "%s", t->flow.call[p->set->call].name);
+    for (int32_t c = 1; c < t->flow.n_calls; c++)
+        if (infers(t, c) && g->n_calls < WEFT_TIMELINE_CALLS) {
+            snprintf(g->infers[g->n_calls], sizeof g->infers[0], "%s",
+                     t->flow.call[c].name);
+            seen->call[g->n_calls++] = c;
+        }
+}
+
+int weft_seen_begin(struct weft_iteration *p)
+{
+    const struct weft_trainer *t = p->t;
+    const struct weft_g_generate *gen = &t->gen[p->set->call];
+    int32_t n = t->job.n_ranks * t->job.n_devices, others = 0;
+    if (!is_wanted(p))
+        return 0;
+    struct weft_seen *seen = t->recorded ? t->recorded->seen
+                                         : weft_alloc(1, sizeof *seen);
+    if (!seen)
+        return weft_err_nomem(p->err, "generation", sizeof *seen);
+    p->seen = seen;
+    int32_t *first = weft_alloc((size_t) n, 2 * sizeof *first);
+    seen->n_devices = n;
+    seen->row_of = weft_alloc((size_t) n, sizeof *seen->row_of);
+    if (first && seen->row_of) {
+        memset(seen->row_of, 0xff, (size_t) n * sizeof *seen->row_of);
+        place_instances(gen, seen->row_of, first);
+        others = place_others(t, gen->n_instances, seen->row_of, first + n);
+    }
+    int32_t rows = gen->n_instances + others;
+    int rc = first && seen->row_of
+               ? weft_timeline_init(rows, (size_t) p->set->n, &seen->g,
+                                    p->err)
+               : weft_err_nomem(p->err, "generation", (size_t) n * 12);
+    for (int32_t i = 0; i < rows && !rc; i++)
+        seen->g.first_device[i] = i < gen->n_instances
+                                    ? gen->instance[i].home
+                                    : first[n + i - gen->n_instances];
+    if (!rc)
+        name(seen, p);
+    weft_free(first);
+    return rc;
+}
+
+void weft_seen_samples(struct weft_iteration *p)
+{
+    for (int32_t i = 0; p->seen && i < p->set->n; i++) {
+        const struct weft_sample *s = &p->sample[i];
+        struct weft_timeline *g = &p->seen->g;
+        g->prompt[i] = s->n_prompt;
+        g->response[i] = s->n_total - s->n_prompt;
+        g->cut[i] = !s->ended && g->response[i] >= g->most;
+    }
+}
+
+/* ---- In a run ------------------------------------------------------------ */
+
+int weft_seen_write(struct weft_iteration *p, struct weft_err *err)
+{
+    struct weft_seen *seen = p->seen;
+    if (!seen)
+        return 0;
+    struct weft_timeline *g = &seen->g;
+    size_t each = (size_t) seen->n_devices * WEFT_RT_PIECES;
+    size_t n = each * (size_t) g->n_calls;
+    struct weft_span *span = weft_alloc(n + 1, sizeof *span);
+    int rc = weft_world_agree(
+        span ? 0 : weft_err_nomem(err, "generation", n * sizeof *span), err);
+    if (!rc)
+        rc = weft_rt_pieces_all(p->t->rt, p->iteration, g->n_calls,
+                                seen->call, span, err);
+    for (size_t i = 0; i < n && !rc; i++) {
+        int32_t row = seen->row_of[i % each / WEFT_RT_PIECES];
+        if (span[i].end_s > 0 && row >= 0)
+            weft_timeline_add_piece(g, &(struct weft_timeline_piece){
+                                           row, (int32_t) (i / each),
+                                           span[i].start_s, span[i].end_s});
+    }
+    weft_free(span);
+    if (rc || weft_world_rank() > 0 || g->n_chunks == 0)
+        return rc;
+    struct weft_string out = {0};
+    char *path = weft_path_join(p->t->config.run_dir, WEFT_TIMELINE_FILE);
+    g->start_s = p->time[p->set->call].first_s;
+    rc = path && !g->failed ? weft_timeline_write(g, &out, err)
+                            : weft_err_nomem(err, "generation", n);
+    if (!rc)
+        rc = weft_file_write(path, out.data, out.n, err);
+    weft_string_release(&out);
+    weft_free(path);
+    return rc;
+}
+
+/* ---- In a recording ------------------------------------------------------ */
+
+static double end_of(const struct weft_engine *engine, int64_t task)
+{
+    struct weft_span span;
+    int32_t device;
+    return weft_engine_span(engine, task, &span, &device) ? span.end_s : 0;
+}
+
+/* When waits were over: what had written their tiles had ended. out (waits),
+ * written (tiles): zeros. */
+static void play_waits(const struct weft_recording *r,
+                       const struct weft_engine *engine, double *out,
+                       double *written)
+{
+    int64_t task = 0;
+    for (int64_t w = 0; w < r->n_waits; w++) {
+        for (; task < r->wait[w].task; task++) {
+            const struct weft_rec_task *t = &r->task[task];
+            for (int32_t i = 0; i < t->n_access; i++) {
+                struct weft_rec_access a = r->access[t->access + i];
+                if (a.mode != 0)
+                    written[a.tile] = fmax(written[a.tile],
+                                           end_of(engine, task));
+            }
+        }
+        if (r->wait[w].tile >= 0)
+            out[w] = written[r->wait[w].tile];
+    }
+}
+
+static void set_time(struct weft_timeline_when *when, const double *wait_s)
+{
+    if (when->wait >= 0)
+        *when = (struct weft_timeline_when){wait_s[when->wait], -1};
+}
+
+static void play_pieces(struct weft_seen *seen,
+                        const struct weft_recording *r,
+                        const struct weft_engine *engine, int32_t iteration,
+                        int32_t generates)
+{
+    double start_s = INFINITY;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        struct weft_span span;
+        int32_t device;
+        if (t->iteration != iteration
+            || !weft_engine_span(engine, i, &span, &device) || device < 0)
+            continue;
+        if (t->call == generates)
+            start_s = fmin(start_s, span.start_s);
+        for (int32_t c = 0; c < seen->g.n_calls; c++)
+            if (t->call == seen->call[c] && seen->row_of[device] >= 0)
+                weft_timeline_add_piece(
+                    &seen->g,
+                    &(struct weft_timeline_piece){seen->row_of[device], c,
+                                                  span.start_s, span.end_s});
+    }
+    seen->g.start_s = isfinite(start_s) ? start_s : 0;
+}
+
+int weft_seen_play(struct weft_seen *seen, const struct weft_recording *r,
+                   const struct weft_engine *engine, int32_t iteration,
+                   int32_t generates, struct weft_err *err)
+{
+    struct weft_timeline *g = &seen->g;
+    double *wait_s = weft_alloc((size_t) r->n_waits, sizeof *wait_s);
+    double *written = weft_alloc((size_t) r->n_tiles, sizeof *written);
+    if (wait_s && written) {
+        play_waits(r, engine, wait_s, written);
+        play_pieces(seen, r, engine, iteration, generates);
+        for (size_t i = 0; i < g->n_chunks; i++)
+            set_time(&g->chunk[i].end, wait_s);
+        for (size_t i = 0; i < g->n_moves; i++)
+            set_time(&g->move[i].at, wait_s);
+        for (size_t i = 0; i < g->n_triggers; i++)
+            set_time(&g->trigger[i].at, wait_s);
+    }
+    bool failed = !wait_s || !written || g->failed;
+    weft_free(wait_s);
+    weft_free(written);
+    return failed ? weft_err_nomem(err, "generation",
+                                   (size_t) r->n_waits * sizeof *wait_s)
+                  : 0;
+}

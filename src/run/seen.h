@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How an iteration's samples were generated, for pictures
+ * (record/timeline.h): of those that are learned from, in their first round.
+ * A run keeps it of iterations after which checkpoints are due, and of its last
+ * one; the newest is in its directory. A recording keeps it of one.
+ */
+#ifndef WEFT_RUN_SEEN_H
+#define WEFT_RUN_SEEN_H
+
+#include "record/timeline.h"
+
+struct weft_engine;
+struct weft_iteration;
+struct weft_recording;
+
+struct weft_seen {
+    struct weft_timeline g;
+    int32_t *row_of; /* (n_devices) -1: none */
+    int32_t n_devices;
+    int32_t call[WEFT_TIMELINE_CALLS]; /* that infer */
+};
+void weft_seen_release(struct weft_seen *seen);
+
+/* Begins p->seen, before the first round, where it is wanted. Errors:
+ * WEFT_ENOMEM. */
+int weft_seen_begin(struct weft_iteration *p);
+/* Notes the lengths of samples, which are all there. */
+void weft_seen_samples(struct weft_iteration *p);
+/* Of a run's iteration that has ended: adds what devices inferred, and writes
+ * the file. Collective. Errors: WEFT_ENOMEM, those of writing. */
+int weft_seen_write(struct weft_iteration *p, struct weft_err *err);
+/* Of a recorded iteration that was played: sets all times. Errors:
+ * WEFT_ENOMEM. */
+int weft_seen_play(struct weft_seen *seen, const struct weft_recording *r,
+                   const struct weft_engine *engine, int32_t iteration,
+                   int32_t generates, struct weft_err *err);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The timeline of generation: its file read back, its picture's words, arrows
+ * and size, its quantiles by counting. */
+#include "record/timeline.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "harness.h"
+
+static struct weft_err err;
+
+static int32_t draw(uint32_t seed, int32_t below)
+{
+    static uint32_t count;
+    uint32_t word[4];
+    weft_rng_words(seed, WEFT_RNG_SAMPLE, count++, 0, 0, word);
+    return (int32_t) (word[0] % (uint32_t) below);
+}
+
+/* Instances with chunks until their samples have ended; the first half leaves
+ * its last samples to the others. */
+static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
+                 struct weft_timeline *g)
+{
+    size_t all = (size_t) n * (size_t) each, at = 0;
+    REQUIRE_OK(weft_timeline_init(n + 1, all, g, &err), err);
+    g->iteration = 7;
+    strcpy(g->call, "generate & <more>");
+    g->n_instances = n;
+    g->slots = each;
+    g->blocks = 4 * each;
+    g->most = 90;
+    g->start_s = 3.25;
+    for (g->n_calls = 0; g->n_calls < 1 + draw(seed, 8); g->n_calls++)
+        snprintf(g->infers[g->n_calls], sizeof g->infers[0],
+                 "call_of_a_long_name%d", g->n_calls);
+    for (int32_t i = 0; i < n; i++) {
+        double s = g->start_s;
+        bool left = moves && n > 1 && i < n / 2;
+        int32_t has = each;
+        for (int32_t k = 0; has > 0; k++) {
+            int32_t ends = draw(seed, has + 1);
+            s += 0.01 * (1 + draw(seed, 9));
+            if (left && k == 3)
+                break;
+            weft_timeline_add_chunk(
+                g, &(struct weft_timeline_chunk){
+                       {s, -1}, i, has, has - ends, ends, 2 * has});
+            has -= ends;
+        }
+        if (left)
+            for (; has > 0; has--)
+                weft_timeline_add_move(
+                    g, &(struct weft_timeline_move){
+                           {s, -1}, (int32_t) at + has - 1, i, i + n / 2});
+        weft_timeline_add_piece(
+            g, &(struct weft_timeline_piece){i, draw(seed, g->n_calls), s,
+                                             s + 0.3});
+        for (int32_t k = 0; k < each; k++, at++) {
+            g->prompt[at] = 1 + draw(seed, 20);
+            g->response[at] = 1 + draw(seed, 90);
+            g->cut[at] = g->response[at] == 90;
+        }
+    }
+    if (moves)
+        weft_timeline_add_trigger(
+            g, &(struct weft_timeline_trigger){{3.3, -1}, each});
+    g->first_device[n] = 77;
+    CHECK(!g->failed);
+}
+
+static void put(const struct weft_timeline *g, struct weft_string *out)
+{
+    REQUIRE_OK(weft_timeline_write(g, out, &err), err);
+}
+
+static void test_file(void)
+{
+    char path[] = "/tmp/weft-timeline-XXXXXX";
+    int file = mkstemp(path);
+    REQUIRE(file >= 0);
+    for (uint32_t seed = 0; seed < 20; seed++) {
+        struct weft_timeline g, again;
+        struct weft_string a = {0}, b = {0};
+        make(seed, 1 + draw(seed, 9), 1 + draw(seed, 9), seed % 2, &g);
+        put(&g, &a);
+        REQUIRE_OK(weft_file_write(path, a.data, a.n, &err), err);
+        REQUIRE_OK(weft_timeline_read(path, &again, &err), err);
+        put(&again, &b);
+        CHECK_STR(b.data, a.data);
+        CHECK_INT(again.n_moves, g.n_moves);
+        CHECK_INT(again.cut[0], g.cut[0]);
+        weft_timeline_release(&again);
+        /* no number may be below 0 */
+        for (char *p = strstr(a.data, "\"chunks\"");
+             p && (p = strchr(p, ',')) && strlen(p) > 40; p++) {
+            if (p[1] != ' ' || p[2] < '1' || p[2] > '9')
+                continue;
+            p[1] = '-';
+            REQUIRE_OK(weft_file_write(path, a.data, a.n, &err), err);
+            CHECK(weft_timeline_read(path, &again, &err) != 0);
+            CHECK(strstr(err.text, path) != NULL);
+            p[1] = ' ';
+            p += 30;
+        }
+        weft_string_release(&a);
+        weft_string_release(&b);
+        weft_timeline_release(&g);
+    }
+    static const char wrong[] =
+        "{\"iteration\": 1, \"call\": \"g\", \"instances\": 1, \"slots\": 1,"
+        " \"blocks\": 1, \"most\": 1, \"start_s\": 0, \"infers\": [],"
+        " \"rows\": [[0]], \"chunks\": [[0.5, 1, 1, 0, 1, 1]],"
+        " \"triggers\": [], \"moves\": [], \"inference\": [],"
+        " \"samples\": [[1, 1, 0]]}";
+    struct weft_timeline g;
+    REQUIRE_OK(weft_file_write(path, wrong, sizeof wrong - 1, &err), err);
+    CHECK_FAILS(weft_timeline_read(path, &g, &err), WEFT_EFORMAT, err,
+                "'chunks' number 1 is not what a run writes");
+    close(file);
+    unlink(path);
+}
+
+/* The least length that so many do not exceed, found by counting. */
+static void test_quantile(void)
+{
+    static const double share[] = {0, 0.01, 0.5, 0.9, 0.99, 1};
+    for (uint32_t seed = 0; seed < 200; seed++) {
+        int32_t x[40], n = 1 + draw(seed, 40), last = 0;
+        for (int32_t i = 0; i < n; i++)
+            x[i] = last += draw(seed, 4);
+        for (size_t k = 0; k < sizeof share / sizeof *share; k++) {
+            int32_t least = x[0];
+            for (;; least++) {
+                int32_t below = 0;
+                for (int32_t i = 0; i < n; i++)
+                    below += x[i] <= least;
+                if (below > 0 && below >= share[k] * n - 1e-9)
+                    break;
+            }
+            CHECK_INT(weft_timeline_quantile((size_t) n, x, share[k]), least);
+        }
+    }
+}
+
+struct word {
+    double left, right, y;
+};
+
+/* Words of a picture as boxes of 6.4 pixels a letter. */
+static int find_words(const char *svg, struct word *out, int most)
+{
+    int n = 0;
+    for (const char *p = svg; (p = strstr(p, "<text x=")) && n < most; p++) {
+        double x, y;
+        char class[8] = "";
+        REQUIRE(sscanf(p, "<text x=\"%lf\" y=\"%lf\" class=\"%7[a-z ]", &x,
+                       &y, class)
+                >= 2);
+        const char *text = strchr(p, '>') + 1, *end = strchr(text, '<');
+        double width = 6.4 * (double) (end - text);
+        double at = strchr(class, 'n') ? x - width / 2
+                  : strchr(class, 'e') ? x - width
+                                       : x;
+        out[n++] = (struct word){at, at + width, y};
+    }
+    return n;
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)) != NULL; text++)
+        n++;
+    return n;
+}
+
+static void check_words(const char *svg)
+{
+    static struct word w[500];
+    int n = find_words(svg, w, 500), overlap = 0;
+    CHECK(n > 10 && n < 500);
+    for (int i = 0; i < n; i++) {
+        CHECK(w[i].left >= 0 && w[i].right < 1134);
+        for (int k = 0; k < i; k++)
+            overlap += fabs(w[i].y - w[k].y) < 9 && w[i].left < w[k].right
+                    && w[k].left < w[i].right;
+    }
+    CHECK_INT(overlap, 0);
+}
+
+static void test_picture(void)
+{
+    static const int32_t size[][2] = {{1, 1},  {2, 20}, {8, 16}, {3, 1},
+                                      {33, 5}, {64, 2}, {256, 4}};
+    for (size_t k = 0; k < sizeof size / sizeof *size; k++)
+        for (uint32_t seed = 0; seed < 6; seed++) {
+            struct weft_timeline g;
+            struct weft_string svg = {0};
+            make(seed + 100, size[k][0], size[k][1], seed % 2, &g);
+            REQUIRE_OK(weft_timeline_svg(&g, &svg, &err), err);
+            check_words(svg.data);
+            /* each instance that left some has one arrow, to its partner */
+            int arrows = 0;
+            for (size_t i = 0; i < g.n_moves; i++)
+                arrows += i == 0 || g.move[i].from != g.move[i - 1].from;
+            CHECK_INT(count(svg.data, "class=\"m\" marker-end=\"url(#move)\""
+                                      " d=\"M"),
+                      arrows);
+            CHECK(!strstr(svg.data, "nan") && !strstr(svg.data, "inf\""));
+            CHECK_INT(count(svg.data, "R_t: "), seed % 2);
+            CHECK_INT(count(svg.data, "<svg"), 1);
+            CHECK(strstr(svg.data, "generate &amp; &lt;more&gt;") != NULL);
+            weft_string_release(&svg);
+            weft_timeline_release(&g);
+        }
+}
+
+/* A long run: what is kept does not grow, nor does the picture, and no sample
+ * is lost. */
+static void test_bounded(void)
+{
+    struct weft_timeline g, none = {.n_rows = 0};
+    struct weft_string svg = {0};
+    REQUIRE_OK(weft_timeline_init(3, 30, &g, &err), err);
+    g.n_instances = g.n_rows = 3;
+    g.slots = g.blocks = 10;
+    for (int32_t k = 0; k < 200000; k++)
+        for (int32_t i = 0; i < 3; i++)
+            weft_timeline_add_chunk(
+                &g, &(struct weft_timeline_chunk){{1e-3 * k, -1},
+                                                  i,
+                                                  10 - k / 20001,
+                                                  10,
+                                                  k % 20000 == 0,
+                                                  k % 7});
+    CHECK(g.n_chunks <= WEFT_TIMELINE_CHUNKS && g.n_chunks > 1000);
+    int32_t ended = 0;
+    for (size_t i = 0; i < g.n_chunks; i++)
+        ended += g.chunk[i].ended;
+    CHECK_INT(ended, 30);
+    CHECK(g.chunk[g.n_chunks - 1].end.s > 199.9);
+    REQUIRE_OK(weft_timeline_svg(&g, &svg, &err), err);
+    CHECK(svg.n < 400000);
+    weft_string_release(&svg);
+    weft_timeline_release(&g);
+    REQUIRE_OK(weft_timeline_svg(&none, &svg, &err), err);
+    CHECK(strstr(svg.data, "nothing was generated") != NULL);
+    weft_string_release(&svg);
+}
+
+WEFT_TESTS("record/timeline", {"test_file", test_file},
+           {"test_quantile", test_quantile}, {"test_picture", test_picture},
+           {"test_bounded", test_bounded})
