@@ -76,23 +76,24 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 /* ---- Memory --------------------------------------------------------------- */
 
 /* The kernels that layers, head and drawing launch for a step in which every
- * text has one row. A product is two where columns may be left over from panels
- * (f32), and attention may be two. */
+ * text has one row (tests/kern/test_layer_cuda counts a layer's). A product is
+ * two where columns may be left over from panels (f32). */
 int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
 {
-    enum { ATTENTION = 3 /* writes keys and values, too */ };
-    int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2;
-    int64_t layer = 4, head = 2 + 4; /* norms and rows; draws */
-    for (int32_t t = 0; t < shape->n_blocks; t++) {
-        /* q, k, v with bias, head norms, RoPE, rounding; o; MLP */
-        layer += 4 * product + 1 + (shape->qk_norm ? 2 : 0) + 2 + 1;
-        /* one launch for heads that are read alike */
-        const struct weft_block *b = &shape->block[t];
-        layer += ATTENTION * (b->n_heads % b->n_kv == 0 ? 1 : b->n_kv);
-        head += product;
-    }
-    layer += 2; /* their sums over blocks */
-    return shape->n_layers * layer + head + 1;
+    enum {
+        LAYER = 5,     /* rows and norm; q, k, v; two sums; SwiGLU */
+        ATTENTION = 2, /* and its join */
+        HEAD = 2 + 4   /* norm and rows; draws */
+    };
+    int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;
+    int32_t n_blocks = shape->n_blocks, n_kv = shape->n_kv_heads;
+    /* one launch if all KV heads are read alike */
+    bool alike = n_kv % n_blocks == 0 || n_blocks % n_kv == 0;
+    for (int32_t t = 0; t < n_blocks; t++)
+        heads += shape->block[t].n_kv;
+    int64_t layer = LAYER + 4 * n_blocks * product
+                  + ATTENTION * (alike ? 1 : heads);
+    return shape->n_layers * layer + HEAD + n_blocks * product + 1;
 }
 
 size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots)

@@ -112,6 +112,8 @@ static __global__ void attention(struct weft_attention_cuda a)
     WEFT_SHARED(struct tile<DMAX>, t);
     int d = a.head_dim, me = threadIdx.x;
     struct items at = items_of(a, (int32_t) blockIdx.x * ITEMS);
+    const void *q = a.block[at.block].q;
+    float *lse = a.block[at.block].lse;
     if (at.first >= at.n)
         return; /* the whole block */
 
@@ -120,9 +122,8 @@ static __global__ void attention(struct weft_attention_cuda a)
         int64_t row = at.row + item / a.n_group;
         bool is_there = item < at.n && j < d;
         t.q[e / DMAX][j] = is_there ? load_as<DTYPE>(
-                               a.q, row * a.ldq
-                                        + (at.head + item % a.n_group) * d
-                                        + j)
+                               q, row * a.ldq
+                                      + (at.head + item % a.n_group) * d + j)
                                     : 0;
     }
     if (me < ITEMS) {
@@ -193,12 +194,12 @@ static __global__ void attention(struct weft_attention_cuda a)
         for (int c = 0; c < EACH; c++) {
             int e = column + c * COLUMNS;
             if (e < d)
-                store_as<DTYPE>(a.out, row * a.ldo + head * d + e,
-                                o[c][i] * inv);
+                store_as<DTYPE>(a.block[at.block].out,
+                                row * a.ldo + head * d + e, o[c][i] * inv);
         }
-        if (a.lse && column == 0)
-            a.lse[row * a.ldlse + head] = t.max[mine + i]
-                                        + weft_logf(t.sum[mine + i]);
+        if (lse && column == 0)
+            lse[row * a.ldlse + head] = t.max[mine + i]
+                                      + weft_logf(t.sum[mine + i]);
     }
 }
 
@@ -207,7 +208,7 @@ static void attention_of(cudaStream_t stream,
                          const struct weft_attention_cuda *a)
 {
     int64_t items = (int64_t) a->max_rows * a->n_group;
-    dim3 grid(blocks_for(items, ITEMS), (unsigned) a->n_kv,
+    dim3 grid(blocks_for(items, ITEMS), (unsigned) (a->n_kv * a->n_blocks),
               (unsigned) a->n_runs);
     if (a->head_dim <= 64)
         WEFT_LAUNCH((attention<DTYPE, 64>), grid, THREADS, stream, *a);
@@ -226,53 +227,4 @@ void weft_k_attention_cuda(cudaStream_t stream,
         weft_attention_mma_cuda(stream, a);
     else
         WEFT_BY_DTYPE(a->dtype, attention_of, stream, a);
-}
-
-/* ---- Writing to the cache ----------------------------------------------- */
-
-/* A block has up to 64 rows of a run, which lie in two pages at most, and one
- * KV head. Neighbouring threads have neighbouring rows of K, which its page
- * holds transposed, and neighbouring columns of V. */
-template <enum weft_dtype DTYPE>
-static __global__ void kv_write(struct weft_attention_cuda a, const void *k,
-                                const void *v, int64_t ld)
-{
-    struct weft_k_run run = a.run[blockIdx.z];
-    const int32_t *page = a.page + (int64_t) run.slot * a.pages_per_slot;
-    int d = a.head_dim, first = (int) blockIdx.x * PAGE;
-    int n = run.n - first < PAGE ? run.n - first : PAGE;
-    int64_t from = (a.first_row[blockIdx.z] + first) * ld
-                 + (int64_t) blockIdx.y * d;
-    for (int e = threadIdx.x; e < n * d; e += THREADS) {
-        int row = e % n, j = e / n, pos = run.pos + first + row;
-        char *to = (char *) a.kv + (size_t) page[pos / PAGE] * a.page_bytes
-                 + (size_t) blockIdx.y * a.head_bytes;
-        store_as<DTYPE>(to, j * PAGE + pos % PAGE,
-                        load_as<DTYPE>(k, from + row * ld + j));
-        row = e / d;
-        j = e % d;
-        pos = run.pos + first + row;
-        to = (char *) a.kv + (size_t) page[pos / PAGE] * a.page_bytes
-           + (size_t) blockIdx.y * a.head_bytes;
-        store_as<DTYPE>(to, d * PAGE + pos % PAGE * d + j,
-                        load_as<DTYPE>(v, from + row * ld + j));
-    }
-}
-
-template <enum weft_dtype DTYPE>
-static void kv_write_of(cudaStream_t stream,
-                        const struct weft_attention_cuda *a, const void *k,
-                        const void *v, int64_t ld)
-{
-    dim3 grid(blocks_for(a->max_rows, PAGE), (unsigned) a->n_kv,
-              (unsigned) a->n_runs);
-    WEFT_LAUNCH(kv_write<DTYPE>, grid, THREADS, stream, *a, k, v, ld);
-}
-
-void weft_k_kv_write_cuda(cudaStream_t stream,
-                          const struct weft_attention_cuda *a, const void *k,
-                          const void *v, int64_t ld)
-{
-    if (a->n_runs > 0)
-        WEFT_BY_DTYPE(a->dtype, kv_write_of, stream, a, k, v, ld);
 }

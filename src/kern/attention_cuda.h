@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on a GPU: the rows of several runs, all KV heads, in one launch. */
+/* Attention on a GPU: the rows of several runs, all KV heads of blocks that are
+ * alike, in one launch. */
 #ifndef WEFT_KERN_ATTENTION_CUDA_H
 #define WEFT_KERN_ATTENTION_CUDA_H
 
@@ -8,6 +9,14 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* What a tensor block has of its own. */
+struct weft_attention_block {
+    char *kv;
+    const void *q; /* (rows, ldq) in dtype, query head g at g * D */
+    void *out;     /* (rows, ldo) in dtype */
+    float *lse;    /* (rows, ldlse), or NULL */
+};
 
 /* Pointers are device memory; the struct itself is read before return. Row j
  * of run i is row first_row[i] + j of q and out, has the position run[i].pos +
@@ -20,23 +29,19 @@ extern "C" {
 struct weft_attention_cuda {
     enum weft_dtype dtype;
     int32_t head_dim;             /* D, at most 256 */
-    int32_t n_kv;                 /* KV heads */
+    int32_t n_kv;                 /* KV heads of a block */
     int32_t n_group;              /* query heads that read one */
     int32_t n_runs;               /* at most 65535 */
     int32_t max_rows;             /* of a run, or more */
     const struct weft_k_run *run; /* (n_runs) */
     const int32_t *first_row;     /* (n_runs) */
-    char *kv;
     size_t page_bytes, head_bytes;
     const int32_t *page;
     int32_t pages_per_slot;
-    float scale;   /* of q . k */
-    const void *q; /* (rows, ldq) in dtype, query head g at g * D */
-    int64_t ldq;
-    void *out; /* (rows, ldo) in dtype */
-    int64_t ldo;
-    float *lse; /* (rows, ldlse), or NULL */
-    int64_t ldlse;
+    float scale; /* of q . k */
+    int64_t ldq, ldo, ldlse;
+    int32_t n_blocks;
+    struct weft_attention_block block[WEFT_MAX_BLOCKS];
     /* Where blocks may share the keys of a sequence: scratch of
      * weft_attention_parts_bytes_cuda(), or NULL; and the most keys that a row
      * has. The bits are the same. n_segments: set by the launch. */
@@ -54,8 +59,8 @@ WEFT_INLINE bool weft_attention_on_tensor_cores(enum weft_dtype dtype,
 {
     return dtype == WEFT_BF16 && head_dim % 8 == 0 && head_dim <= 128;
 }
-/* Never less for more runs; 0: blocks do not share, as a run has several
- * rows, or few keys. */
+/* n_kv: of all tensor blocks. Never less for more runs; 0: blocks do not
+ * share, as a run has several rows, or few keys. */
 size_t weft_attention_parts_bytes_cuda(enum weft_dtype dtype,
                                        int32_t head_dim, int32_t n_kv,
                                        int32_t n_group, int32_t n_runs,
@@ -63,10 +68,6 @@ size_t weft_attention_parts_bytes_cuda(enum weft_dtype dtype,
 struct CUstream_st;
 void weft_k_attention_cuda(struct CUstream_st *stream,
                            const struct weft_attention_cuda *a);
-/* Writes k and v (rows, ld), KV head c at c * D, to the cache. */
-void weft_k_kv_write_cuda(struct CUstream_st *stream,
-                          const struct weft_attention_cuda *a, const void *k,
-                          const void *v, int64_t ld);
 
 /* Backward pass over whole sequences, all n_rows rows of them; the struct's
  * pointers as above. Row j of run i, of run_rows[i] rows, is first_row[i] +

@@ -13,11 +13,13 @@ enum { PAGE = WEFT_PAGE_TOKENS };
 /* Items first.. of n; item i has row i / G of the run and head i % G of the
  * KV head's. */
 struct items {
-    int32_t first, n, pos, row, kv_head, head; /* row, head: of item 0 */
-    const int32_t *page;                       /* of the run's sequence */
+    int32_t first, n, pos, row, block, kv_head,
+        head;            /* row, head: of item 0 */
+    const int32_t *page; /* of the run's sequence */
 };
 
-/* Of a grid whose y, modulo KV heads, is a KV head, and whose z is a run. */
+/* Of a grid whose y, modulo KV heads of all tensor blocks, is a KV head, and
+ * whose z is a run. */
 static __device__ __forceinline__ struct items items_of(
     const struct weft_attention_cuda &a, int32_t first)
 {
@@ -27,6 +29,7 @@ static __device__ __forceinline__ struct items items_of(
     at.n = run.n * a.n_group;
     at.pos = run.pos;
     at.row = a.first_row[blockIdx.z];
+    at.block = (int32_t) blockIdx.y / a.n_kv % a.n_blocks;
     at.kv_head = (int32_t) blockIdx.y % a.n_kv;
     at.head = at.kv_head * a.n_group;
     at.page = a.page + (int64_t) run.slot * a.pages_per_slot;
@@ -51,7 +54,7 @@ static __device__ __forceinline__ int last_item(const struct items &at, int n)
 static __device__ __forceinline__ const char *keys_of(
     const struct weft_attention_cuda &a, const struct items &at, int page)
 {
-    return a.kv + (size_t) at.page[page] * a.page_bytes
+    return a.block[at.block].kv + (size_t) at.page[page] * a.page_bytes
          + (size_t) at.kv_head * a.head_bytes;
 }
 

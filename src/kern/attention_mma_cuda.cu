@@ -15,10 +15,9 @@
  * 16, the rows of its matrices; in decode four warps share 16: each has
  * scores of 16 keys of a page, and a quarter of the output's columns.
  */
-#include "kern/attention_page_cuda.h"
+#include "kern/attention_segment_cuda.h"
 
 enum {
-    SEGMENT = WEFT_ATTENTION_SEGMENT / PAGE, /* in pages */
     ENOUGH_BLOCKS = 132 /* to share no sequence: an H200's multiprocessors */
 };
 /* Blocks that share a sequence. */
@@ -27,102 +26,6 @@ enum { MOST_SPLITS = 2 };
 #else
 enum { MOST_SPLITS = 16 };
 #endif
-
-/* ---- Segments --------------------------------------------------------- */
-
-/* A segment's maximum and sum join those of the segments before it; outputs
- * are multiplied by `keep` (before) and `add` (the segment's). */
-static __device__ __forceinline__ void join(float max, float sum,
-                                            float *all_max, float *all_sum,
-                                            float *keep, float *add)
-{
-    float most = fmaxf(*all_max, max);
-    *keep = weft_exp2(*all_max - most);
-    *add = weft_exp2(max - most);
-    *all_sum = fmaf(*all_sum, *keep, sum * *add);
-    *all_max = most;
-}
-
-template <int N>
-static __device__ __forceinline__ void end_segment(part<N> &p, part<N> &all)
-{
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        p.sum[r] = warp_sum(p.sum[r], 2, 1);
-        if (p.sum[r] == 0)
-            continue; /* it has no key that the item sees */
-        float keep, add;
-        join(p.max[r], p.sum[r], &all.max[r], &all.sum[r], &keep, &add);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int e = 2 * r; e < 2 * r + 2; e++)
-                all.o[n][e] = fmaf(all.o[n][e], keep, p.o[n][e] * add);
-    }
-}
-
-/* A split's part: max, sum and D outputs of a segment of run z's only row. */
-static __device__ __forceinline__ float *record(
-    const struct weft_attention_cuda &a, int head, int segment)
-{
-    int64_t i = (int64_t) blockIdx.z * a.n_kv * a.n_group + head;
-    return a.parts + (i * a.n_segments + segment) * (a.head_dim + 2);
-}
-
-template <int N>
-static __device__ __forceinline__ void store_part(
-    const struct weft_attention_cuda &a, const struct items &at,
-    const struct lane &l, int segment, part<N> &p)
-{
-    int column = l.share * N * 8 + column_of_lane();
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float sum = warp_sum(p.sum[r], 2, 1);
-        int i = at.first + l.first + item_of_lane() + 8 * r;
-        if (i >= at.n)
-            continue;
-        float *to = record(a, at.head + i, segment);
-        if (column == 0) {
-            to[0] = p.max[r];
-            to[1] = sum;
-        }
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            if (column + 8 * n < a.head_dim)
-                *(float2 *) &to[2 + column + 8 * n] = {p.o[n][2 * r],
-                                                       p.o[n][2 * r + 1]};
-    }
-}
-
-static __device__ __forceinline__ float lse_of(float max, float sum)
-{
-    return fmaf(max, WEFT_LN_2, weft_logf(sum));
-}
-
-template <int N>
-static __device__ __forceinline__ void store(
-    const struct weft_attention_cuda &a, const struct items &at,
-    const struct lane &l, const part<N> &p)
-{
-    int column = l.share * N * 8 + column_of_lane();
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int i = at.first + l.first + item_of_lane() + 8 * r;
-        if (i >= at.n)
-            continue;
-        int64_t row = at.row + i / a.n_group;
-        int head = at.head + i % a.n_group;
-        float inv = 1.0f / p.sum[r];
-        uint16_t *to = (uint16_t *) a.out + row * a.ldo + head * a.head_dim;
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            if (column + 8 * n < a.head_dim)
-                *(uint32_t *) &to[column + 8 * n] = weft_bf16_pair(
-                    p.o[n][2 * r] * inv, p.o[n][2 * r + 1] * inv);
-        if (a.lse && column == 0)
-            a.lse[row * a.ldlse + head] = lse_of(p.max[r], p.sum[r]);
-    }
-}
 
 /* ---- The kernels ---------------------------------------------------------- */
 
@@ -135,7 +38,7 @@ static __global__ __launch_bounds__(DECODE ? 128 : 256) void attend(
     typedef tile<D, DECODE> block_tile;
     WEFT_SHARED(block_tile, t);
     int first = DECODE
-                  ? (int) blockIdx.y / a.n_kv
+                  ? (int) blockIdx.y / (a.n_kv * a.n_blocks)
                   : (int) (gridDim.x - 1 - blockIdx.x); /* longest first */
     struct items at = items_of(a, first * S::ITEMS);
     struct lane l = lane_of<D, DECODE>(a, at);
@@ -173,7 +76,7 @@ static __global__ __launch_bounds__(DECODE ? 128 : 256) void attend(
         store(a, at, l, all);
 }
 
-/* Joins the segments of run z's only row, head x. */
+/* Joins the segments of run z's only row, block y, head x. */
 static __global__ void join_parts(struct weft_attention_cuda a)
 {
     struct weft_k_run run = a.run[blockIdx.z];
@@ -181,20 +84,21 @@ static __global__ void join_parts(struct weft_attention_cuda a)
         return; /* the whole block */
     int column = threadIdx.x, head = (int) blockIdx.x, d = a.head_dim;
     int64_t row = a.first_row[blockIdx.z];
+    const struct weft_attention_block &b = a.block[blockIdx.y];
     float max = -INFINITY, sum = 0, o = 0;
 #pragma unroll 4
     for (int s = 0; s <= run.pos / (SEGMENT * PAGE); s++) {
-        const float *part = record(a, head, s);
+        const float *part = record(a, (int) blockIdx.y, head, s);
         float keep, add;
         join(part[0], part[1], &max, &sum, &keep, &add);
         if (column < d)
             o = fmaf(o, keep, part[2 + column] * add);
     }
     if (column < d)
-        ((uint16_t *) a.out)[row * a.ldo + head * d + column] =
+        ((uint16_t *) b.out)[row * a.ldo + head * d + column] =
             weft_f32_to_bf16(o * (1.0f / sum));
-    if (a.lse && column == 0)
-        a.lse[row * a.ldlse + head] = lse_of(max, sum);
+    if (b.lse && column == 0)
+        b.lse[row * a.ldlse + head] = lse_of(max, sum);
 }
 
 /* ---- Launches ------------------------------------------------------------- */
@@ -223,7 +127,9 @@ size_t weft_attention_parts_bytes_cuda(enum weft_dtype dtype,
 template <int D>
 static void launch(cudaStream_t stream, const struct weft_attention_cuda *a)
 {
-    unsigned n_kv = (unsigned) a->n_kv, n_runs = (unsigned) a->n_runs;
+    unsigned n_blocks = (unsigned) a->n_blocks;
+    unsigned n_kv = n_blocks * (unsigned) a->n_kv,
+             n_runs = (unsigned) a->n_runs;
     unsigned tiles = blocks_for(a->n_group, shape<D, true>::ITEMS);
     if (a->max_rows > 1) {
         typedef shape<D, false> S;
@@ -240,7 +146,8 @@ static void launch(cudaStream_t stream, const struct weft_attention_cuda *a)
                                                      : MOST_SPLITS;
         dim3 grid(splits, n_kv * tiles, n_runs);
         WEFT_LAUNCH((attend<D, true, true>), grid, 128, stream, b);
-        WEFT_LAUNCH(join_parts, dim3(n_kv * (unsigned) a->n_group, 1, n_runs),
+        WEFT_LAUNCH(join_parts,
+                    dim3((unsigned) (a->n_kv * a->n_group), n_blocks, n_runs),
                     D, stream, b);
     }
 }

@@ -1,37 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms of queries and keys on a GPU, head by head (layer_unrotate_cpu.c). */
+/* Norms of queries and keys backwards on a GPU, head by head
+ * (layer_unrotate_cpu.c); forwards they are a part of layer_qkv_cuda.cu. */
 #include "kern/layer_rows_cuda.h"
 #include "kern/rmsnorm_cuda.h"
 
 enum { WARPS = 4, EACH = 256 / WEFT_WARP /* D is at most 256 */ };
 
-/* ---- Forward: a warp per head of a row ---------------------------------- */
-
-static __global__ void norm(int64_t n, int64_t n_heads, int64_t d,
-                            int64_t ld, float eps, const float *w, float *x)
-{
-    int lane = threadIdx.x % WEFT_WARP;
-    int64_t i = (int64_t) blockIdx.x * WARPS + threadIdx.x / WEFT_WARP;
-    if (i >= n)
-        return; /* a whole warp */
-    x += i / n_heads * ld + i % n_heads * d;
-    float inv = row_inv_rms(d, eps, x, d % 2 == 0 && ld % 2 == 0, lane);
-    for (int64_t j = lane; j < d; j += WEFT_WARP)
-        x[j] = x[j] * inv * w[j];
-}
-
-void weft_head_norms_cuda(cudaStream_t stream, int64_t m, int64_t n_heads,
-                          int64_t d, int64_t ld, float eps, const float *w,
-                          float *x)
-{
-    int64_t n = m * n_heads;
-    if (n > 0)
-        WEFT_LAUNCH(norm, blocks_for(n, WARPS), WARPS * WEFT_WARP, stream, n,
-                    n_heads, d, ld, eps, w, x);
-}
-
-/* ---- Backward: a warp per row, its heads in order ------------------------ */
-
+/* A warp per row, its heads in order. */
 static __global__ void norm_backward(int64_t m, int64_t n_heads, int64_t d,
                                      float eps, const float *x, int64_t ldx,
                                      const float *w, float *g, int64_t ldg,

@@ -45,7 +45,7 @@ static void backward_at(struct backward *p, struct weft_arena *arena)
     p->dy = weft_arena_take(arena, m * s->hidden, element);
     weft_rows_cuda_at(s, p->b.batch, arena, &p->rows);
     p->gemm.scratch = weft_arena_take(
-        arena, (int64_t) weft_layer_gemm_bytes_cuda(s, range, m), 1);
+        arena, (int64_t) weft_layer_gemm_bytes_cuda(s, m), 1);
     struct weft_arena mlp = *arena;
     p->dact = weft_arena_take(&mlp, m * ff, sizeof(float));
     p->act = weft_arena_take(&mlp, m * ff, element);
@@ -246,7 +246,7 @@ void weft_k_heads_backward_cuda(
                          .gemm = {.stream = stream}};
     int64_t m = batch->n_rows;
     begin(&p, saved, dqkv, scratch);
-    weft_rows_cuda_fill(stream, s, batch, false, &p.rows);
+    weft_rows_cuda_fill(stream, s, batch, false, &p.rows, NULL);
     weft_k_round_cuda(stream, s->dtype, m * s->hidden, dx, p.dy);
     for (int32_t t = range.first; t < weft_range_end(range); t++) {
         struct weft_layer_matrix o = weft_layer_matrix(&p.b, t, WEFT_PART_O);
@@ -360,7 +360,7 @@ void weft_k_qkv_backward_cuda(
                          .gemm = {.stream = stream}};
     int64_t m = batch->n_rows, d = s->head_dim;
     begin(&p, saved, dqkv, scratch);
-    weft_rows_cuda_fill(stream, s, batch, false, &p.rows);
+    weft_rows_cuda_fill(stream, s, batch, false, &p.rows, NULL);
     weft_layer_join_heads(s, range, m, n_members, member, p.dqkv, sum_heads,
                           &p);
     for (int32_t t = range.first; t < weft_range_end(range); t++)

@@ -9,16 +9,17 @@
 #include "kern/kern_cuda.h"
 #include "kern/layer_rows_cuda.h"
 
-/* A product's stream and scratch, for weft_layer_gemm_roots(). */
+/* A product's stream and scratch, for weft_layer_gemm_roots(). norm: the sum's
+ * norm is wanted, too; or NULL. */
+struct weft_norm_cuda;
 struct weft_gemm_cuda {
     struct CUstream_st *stream;
     void *scratch;
+    const struct weft_norm_cuda *norm;
 };
 void weft_layer_gemm_cuda(const struct weft_k_gemm_args *args, void *context);
 
-/* Scratch of m rows' products: of sums over blocks, and of q, k and v with
- * their bias. */
-size_t weft_layer_gemm_bytes_cuda(const struct weft_shape *shape,
-                                  struct weft_range range, int64_t m);
+/* Scratch of m rows' products: of sums over blocks. */
+size_t weft_layer_gemm_bytes_cuda(const struct weft_shape *shape, int64_t m);
 
 #endif

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a layer's batch on a GPU: where runs begin, angles of positions,
  * and pages of a cache that lasts for one layer. */
-#include "kern/cuda_lang.h"
+#include "kern/rmsnorm_cuda.h"
+
 #include "kern/layer_rows_cuda.h"
 #include "kern/rope_angles.h"
 
-enum { THREADS = 256, RUNS = 128, PAGE = WEFT_PAGE_TOKENS };
+enum {
+    THREADS = 256,
+    WARPS = THREADS / WEFT_WARP,
+    RUNS = 128,
+    PAGE = WEFT_PAGE_TOKENS
+};
 
 void weft_rows_cuda_at(const struct weft_shape *s,
                        const struct weft_k_batch *batch,
@@ -67,11 +73,23 @@ static __global__ void fill(struct some_runs some, struct frequencies f,
     rows.run_rows[to] = run.n;
 }
 
-/* The same where run i has row i, or none. */
+/* The same where run i has row i, or none. Blocks behind the last run have rows
+ * of the norm. */
+template <enum weft_dtype DTYPE>
 static __global__ void fill_decode(const struct weft_k_run *runs,
                                    struct frequencies f, int64_t d,
-                                   struct weft_rows_cuda rows)
+                                   struct weft_rows_cuda rows, int32_t n,
+                                   int64_t h, float eps,
+                                   struct weft_rows_norm_cuda norm)
 {
+    if ((int32_t) blockIdx.x >= n) {
+        int lane = threadIdx.x % WEFT_WARP;
+        int64_t r = (int64_t) (blockIdx.x - n) * WARPS
+                  + threadIdx.x / WEFT_WARP;
+        if (r < n) /* a whole warp */
+            norm_row<DTYPE>(r, h, eps, norm.x, norm.w, norm.out, lane);
+        return;
+    }
     int32_t i = (int32_t) blockIdx.x, half = (int32_t) (d / 2);
     struct weft_k_run run = runs[i];
     for (int32_t k = (int32_t) threadIdx.x; k < half; k += THREADS) {
@@ -86,9 +104,26 @@ static __global__ void fill_decode(const struct weft_k_run *runs,
     rows.run_rows[i] = run.n;
 }
 
+template <enum weft_dtype DTYPE>
+static void fill_decode_of(cudaStream_t stream, const struct weft_shape *s,
+                           const struct weft_k_batch *batch,
+                           const struct frequencies *f,
+                           const struct weft_rows_cuda *rows,
+                           const struct weft_rows_norm_cuda *norm)
+{
+    int32_t n = batch->n_runs;
+    unsigned blocks = (unsigned) n + (norm ? blocks_for(n, WARPS) : 0);
+    struct weft_rows_norm_cuda none = {NULL, NULL, NULL};
+    weft_assert(batch->n_rows == n);
+    WEFT_LAUNCH(fill_decode<DTYPE>, blocks, THREADS, stream,
+                batch->device_run, *f, (int64_t) s->head_dim, *rows, n,
+                (int64_t) s->hidden, s->rms_eps, norm ? *norm : none);
+}
+
 void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
                          const struct weft_k_batch *batch, bool own_pages,
-                         const struct weft_rows_cuda *rows)
+                         const struct weft_rows_cuda *rows,
+                         const struct weft_rows_norm_cuda *norm)
 {
     struct frequencies f;
     int32_t row = 0, page = 0;
@@ -96,11 +131,14 @@ void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
     memset(&f, 0, sizeof f);
     weft_rope_frequencies(s, f.of);
     if (batch->device_run) {
-        weft_assert(!own_pages && batch->n_rows == batch->n_runs);
-        WEFT_LAUNCH(fill_decode, batch->n_runs, THREADS, stream,
-                    batch->device_run, f, (int64_t) s->head_dim, *rows);
+        weft_assert(!own_pages);
+        WEFT_BY_DTYPE(s->dtype, fill_decode_of, stream, s, batch, &f, rows,
+                      norm);
         return;
     }
+    if (norm)
+        weft_k_rmsnorm_cuda(stream, s->dtype, batch->n_rows, s->hidden,
+                            s->rms_eps, norm->x, norm->w, norm->out);
     for (int32_t first = 0; first < batch->n_runs; first += RUNS) {
         struct some_runs some;
         int32_t n = weft_min32(RUNS, batch->n_runs - first);

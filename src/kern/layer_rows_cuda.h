@@ -27,10 +27,56 @@ struct weft_rows_cuda {
 void weft_rows_cuda_at(const struct weft_shape *shape,
                        const struct weft_k_batch *batch,
                        struct weft_arena *arena, struct weft_rows_cuda *out);
+/* norm: beside it the norm of x; or NULL. A decode step takes one launch. */
+struct weft_rows_norm_cuda {
+    const float *x, *w; /* (n_rows, H), (H) */
+    void *out;          /* (n_rows, H) in dtype */
+};
 void weft_rows_cuda_fill(struct CUstream_st *stream,
                          const struct weft_shape *shape,
                          const struct weft_k_batch *batch, bool own_pages,
-                         const struct weft_rows_cuda *rows);
+                         const struct weft_rows_cuda *rows,
+                         const struct weft_rows_norm_cuda *norm);
+
+/* weft_k_swiglu_cuda() of several tensor blocks: n[b] numbers of y. */
+struct weft_swiglu_cuda {
+    int32_t n_blocks;
+    int64_t n[WEFT_MAX_BLOCKS];
+    const void *gate_up[WEFT_MAX_BLOCKS];
+    void *y[WEFT_MAX_BLOCKS];
+};
+void weft_swiglu_blocks_cuda(struct CUstream_st *stream,
+                             enum weft_dtype dtype,
+                             const struct weft_swiglu_cuda *a);
+
+/* q, k and v of tensor blocks, from their products to what attention reads:
+ * + bias, norm of q's and k's heads, rotation, rounding, keys and values also
+ * to their pages. Pointers are device memory. */
+struct weft_qkv_block_cuda {
+    float *product; /* (n_rows, qkv): rows row.. of the batch; may change */
+    const float *bias;     /* (qkv), or NULL */
+    float *raw;            /* (rows, q + k): before the norm; or NULL */
+    void *qkv;             /* (rows, qkv) in dtype */
+    char *kv;              /* KV head 0 of page 0 */
+    int32_t n_heads, n_kv; /* of q; of k, and of v */
+    int32_t first_head;    /* how many, q's, k's and v's, are before */
+};
+struct weft_qkv_cuda {
+    enum weft_dtype dtype;
+    int32_t head_dim, n_runs, max_rows;
+    const struct weft_k_run *run; /* (n_runs) */
+    const int32_t *first_row;     /* (n_runs) */
+    int64_t row, n_rows;          /* others are left alone */
+    const float *cos_sin;         /* (rows, D) */
+    const float *qnorm, *knorm;   /* (D), or NULL */
+    float eps;
+    size_t page_bytes, head_bytes; /* as in weft_attention_cuda */
+    const int32_t *page;
+    int32_t pages_per_slot;
+    int32_t n_blocks;
+    struct weft_qkv_block_cuda block[WEFT_MAX_BLOCKS];
+};
+void weft_qkv_cuda(struct CUstream_st *stream, const struct weft_qkv_cuda *a);
 
 /* y (m, n), leading dimension ldy, = x (m, n), ldx; x NULL: 0. Numbers of
  * `element` bytes, 2 or 4. */
@@ -38,11 +84,8 @@ void weft_columns_cuda(struct CUstream_st *stream, size_t element, int64_t m,
                        int64_t n, const void *x, int64_t ldx, void *y,
                        int64_t ldy);
 
-/* RMSNorm of the n_heads heads of each of m rows x (m, ld), in place. */
-void weft_head_norms_cuda(struct CUstream_st *stream, int64_t m,
-                          int64_t n_heads, int64_t d, int64_t ld, float eps,
-                          const float *w, float *x);
-/* Its backward pass, x being the norm's input: g (m, ldg) is overwritten by the
+/* RMSNorm of the n_heads heads of each of m rows x (m, ld) backwards, x being
+ * the norm's input: g (m, ldg) is overwritten by the
  * gradient of x. sum (m, d): each row's gradient of w, its heads added in
  * order; NULL: not wanted. */
 void weft_head_norms_backward_cuda(struct CUstream_st *stream, int64_t m,

@@ -6,7 +6,9 @@ kern_sources = \
 	%D%/attention_backward_impl.h \
 	%D%/attention_cuda.h \
 	%D%/attention_items_cuda.h \
+	%D%/attention_loads_cuda.h \
 	%D%/attention_page_cuda.h \
+	%D%/attention_segment_cuda.h \
 	%D%/attention_tiles_cuda.h \
 	%D%/attention_impl.h \
 	%D%/blaslt_cuda.h \
@@ -33,6 +35,7 @@ kern_sources = \
 	%D%/layer_cpu.c \
 	%D%/layer_cuda.h \
 	%D%/layer_forward.h \
+	%D%/layer_forward_cuda.h \
 	%D%/layer_forward_cpu.c \
 	%D%/layer_heads_cpu.c \
 	%D%/layer_kv_cpu.c \
@@ -98,6 +101,7 @@ cuda_kernels = \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \
 	%D%/head_norms_cuda.cu \
+	%D%/layer_qkv_cuda.cu \
 	%D%/layer_rows_cuda.cu \
 	%D%/panels_cuda.cu \
 	%D%/policy_loss_cuda.cu \
@@ -108,12 +112,13 @@ cuda_kernels = \
 	%D%/sample_cuda.cu \
 	%D%/sample_cut_cuda.cu \
 	%D%/sum_blocks_cuda.cu \
+	%D%/swiglu_cuda.cu \
 	%D%/value_cuda.cu \
 	%D%/weight_gradient_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 # Host code of GPUs: C that calls CUDA and these kernels.
 cuda_host_sources = %D%/blaslt_cuda.c %D%/choose_cuda.c %D%/graph_cuda.c \
 	%D%/head_products_cuda.c \
-	%D%/layer_backward_cuda.c \
+	%D%/layer_attention_cuda.c %D%/layer_backward_cuda.c \
 	%D%/layer_forward_cuda.c %D%/products_cuda.c
 kern_nocuda_sources = %D%/device_none.c

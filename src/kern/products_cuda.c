@@ -89,9 +89,37 @@ size_t weft_k_gemm_scratch_bytes_cuda(const struct weft_k_gemm_args *g)
 void weft_k_gemm_cuda(cudaStream_t stream, const struct weft_k_gemm_args *g,
                       void *scratch)
 {
+    weft_gemm_norm_cuda(stream, g, NULL, scratch);
+}
+
+/* Rows r.. r + m - 1 of y from their leaves. */
+static void finish_rows(cudaStream_t stream, const struct weft_k_gemm_args *g,
+                        const struct weft_norm_cuda *norm,
+                        const struct weft_leaves_cuda *leaves, int64_t r,
+                        int64_t m)
+{
+    void *y = (void *) (uintptr_t) at(g->y, g->y_dtype, r * g->ldy);
+    const float *residual = g->residual ? g->residual + r * g->ldy : NULL;
+    if (!norm) {
+        weft_sum_leaves_cuda(stream, m, g->n, leaves, g->bias, residual,
+                             g->y_dtype, y, g->ldy);
+        return;
+    }
+    struct weft_norm_cuda rows = *norm;
+    weft_assert(g->y_dtype == WEFT_F32 && g->ldy == g->n);
+    rows.out = (void *) (uintptr_t) at(rows.out, rows.dtype, r * g->n);
+    weft_sum_leaves_norm_cuda(stream, m, g->n, leaves, g->bias, residual, y,
+                              &rows);
+}
+
+void weft_gemm_norm_cuda(cudaStream_t stream,
+                         const struct weft_k_gemm_args *g,
+                         const struct weft_norm_cuda *norm, void *scratch)
+{
     if (g->m == 0)
         return;
     if (is_direct(g)) {
+        weft_assert(!norm);
         block_product(g, 0, 0, g->m, g->y_dtype, g->ldy, g->y, stream);
         return;
     }
@@ -107,11 +135,7 @@ void weft_k_gemm_cuda(cudaStream_t stream, const struct weft_k_gemm_args *g,
             leaves.ld[b] = g->n;
         }
         if (g->y)
-            weft_sum_leaves_cuda(
-                stream, m, g->n, &leaves, g->bias,
-                g->residual ? g->residual + r * g->ldy : NULL, g->y_dtype,
-                (void *) (uintptr_t) at(g->y, g->y_dtype, r * g->ldy),
-                g->ldy);
+            finish_rows(stream, g, norm, &leaves, r, m);
     }
 }
 

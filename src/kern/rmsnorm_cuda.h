@@ -39,10 +39,35 @@ static __device__ float row_inv_rms(int64_t h, float eps, const float *x,
     return 1.0f / sqrtf(sum / (float) h + eps);
 }
 
+/* Row r of the norm y (m, h) of x (m, h). */
+template <enum weft_dtype DTYPE>
+static __device__ void norm_row(int64_t r, int64_t h, float eps,
+                                const float *x, const float *w, void *y,
+                                int lane)
+{
+    x += r * h;
+    float inv = row_inv_rms(h, eps, x, h % 2 == 0, lane);
+    int64_t i = 4 * lane;
+    if (h % 4 == 0)
+#pragma unroll 8
+        for (; i < h; i += 4 * WEFT_WARP) {
+            float4 a = *(const float4 *) (x + i);
+            float4 b = *(const float4 *) (w + i);
+            a.x = a.x * inv * b.x;
+            a.y = a.y * inv * b.y;
+            a.z = a.z * inv * b.z;
+            a.w = a.w * inv * b.w;
+            store4_as<DTYPE>(y, r * h + i, a);
+        }
+    else
+        for (i = lane; i < h; i += WEFT_WARP)
+            store_as<DTYPE>(y, r * h + i, x[i] * inv * w[i]);
+}
+
 /* With n = x / rms, where inv is 1 / rms: minus the mean of w dy n. */
-static __device__ float row_norm_mean(int64_t h, float inv, const float *x,
-                                      const float *w, const float *dy,
-                                      int lane)
+static __device__ inline float row_norm_mean(int64_t h, float inv,
+                                             const float *x, const float *w,
+                                             const float *dy, int lane)
 {
     float s = 0;
 #pragma unroll 4

@@ -51,4 +51,12 @@ WEFT_INLINE void weft_rope_angle(float frequency, int64_t position,
     *sin_out = (float) (quarter >= 2 ? -sin : sin);
 }
 
+/* Rotates a pair. */
+WEFT_INLINE void weft_rope_rotate(float cos, float sin, float *a, float *b)
+{
+    float x = *a, y = *b;
+    *a = x * cos - y * sin;
+    *b = y * cos + x * sin;
+}
+
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of a layer on a GPU: norm, activation, rotation, rounding, and sums
- * over rows. Every sum has the order of rows_impl.h.
+ * Rows of a layer on a GPU: norm, rotation, rounding, and sums over rows. Every sum has the order of rows_impl.h.
  */
 #include "kern/rmsnorm_cuda.h"
+#include "kern/rope_angles.h"
 
 enum { ROW_WARPS = 4, ELEMENTS = 256 };
 
@@ -17,23 +17,7 @@ static __global__ void rmsnorm(int64_t m, int64_t h, float eps,
     int64_t r = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WEFT_WARP;
     if (r >= m)
         return; /* a whole warp */
-    x += r * h;
-    float inv = row_inv_rms(h, eps, x, h % 2 == 0, lane);
-    int64_t i = 4 * lane;
-    if (h % 4 == 0)
-#pragma unroll 8
-        for (; i < h; i += 4 * WEFT_WARP) {
-            float4 a = *(const float4 *) (x + i);
-            float4 b = *(const float4 *) (w + i);
-            a.x = a.x * inv * b.x;
-            a.y = a.y * inv * b.y;
-            a.z = a.z * inv * b.z;
-            a.w = a.w * inv * b.w;
-            store4_as<DTYPE>(y, r * h + i, a);
-        }
-    else
-        for (i = lane; i < h; i += WEFT_WARP)
-            store_as<DTYPE>(y, r * h + i, x[i] * inv * w[i]);
+    norm_row<DTYPE>(r, h, eps, x, w, y, lane);
 }
 
 template <enum weft_dtype DTYPE>
@@ -147,97 +131,6 @@ void weft_k_add_rows_cuda(cudaStream_t stream, int64_t m, int64_t n,
                     NULL, sum);
 }
 
-/* ---- Activation: four columns to a thread -------------------------------- */
-
-/* Where column i of y, a multiple of 4, has its gate; its up is 32 behind. */
-static __device__ __forceinline__ int64_t gate_of(int64_t i)
-{
-    return i / WEFT_PANEL * 2 * WEFT_PANEL + i % WEFT_PANEL;
-}
-
-static __device__ __forceinline__ float swiglu_at(float g, float u)
-{
-    return g / (1.0f + weft_expf(0.0f - g)) * u;
-}
-
-template <enum weft_dtype DTYPE>
-static __global__ void swiglu(int64_t n, const void *gate_up, void *y)
-{
-    int64_t i = 4 * ((int64_t) blockIdx.x * ELEMENTS + threadIdx.x);
-    if (i >= n)
-        return;
-    float4 g = load4_as<DTYPE>(gate_up, gate_of(i));
-    float4 u = load4_as<DTYPE>(gate_up, gate_of(i) + WEFT_PANEL);
-    g.x = swiglu_at(g.x, u.x);
-    g.y = swiglu_at(g.y, u.y);
-    g.z = swiglu_at(g.z, u.z);
-    g.w = swiglu_at(g.w, u.w);
-    store4_as<DTYPE>(y, i, g);
-}
-
-template <enum weft_dtype DTYPE>
-static void swiglu_of(cudaStream_t stream, int64_t n, const void *gate_up,
-                      void *y)
-{
-    WEFT_LAUNCH(swiglu<DTYPE>, blocks_for(n, 4 * ELEMENTS), ELEMENTS, stream,
-                n, gate_up, y);
-}
-
-void weft_k_swiglu_cuda(cudaStream_t stream, enum weft_dtype dtype, int64_t m,
-                        int64_t ff, const void *gate_up, void *y)
-{
-    if (m > 0)
-        WEFT_BY_DTYPE(dtype, swiglu_of, stream, m * ff, gate_up, y);
-}
-
-/* With s = 1 / (1 + e^-g), the derivative of silu(g) is s (1 + g (1 - s)).
- * Replaces g and u by their gradients. */
-static __device__ __forceinline__ void swiglu_slope(float *g, float *u,
-                                                    float d)
-{
-    float s = 1.0f / (1.0f + weft_expf(0.0f - *g));
-    float slope = s * fmaf(*g, 1.0f - s, 1.0f);
-    float dg = d * *u * slope;
-    *u = d * (*g * s);
-    *g = dg;
-}
-
-template <enum weft_dtype DTYPE>
-static __global__ void swiglu_backward(int64_t n, const void *gate_up,
-                                       const float *dy, void *dgate_up)
-{
-    int64_t i = 4 * ((int64_t) blockIdx.x * ELEMENTS + threadIdx.x);
-    if (i >= n)
-        return;
-    float4 g = load4_as<DTYPE>(gate_up, gate_of(i));
-    float4 u = load4_as<DTYPE>(gate_up, gate_of(i) + WEFT_PANEL);
-    float4 d = load4_as<WEFT_F32>(dy, i);
-    swiglu_slope(&g.x, &u.x, d.x);
-    swiglu_slope(&g.y, &u.y, d.y);
-    swiglu_slope(&g.z, &u.z, d.z);
-    swiglu_slope(&g.w, &u.w, d.w);
-    store4_as<DTYPE>(dgate_up, gate_of(i), g);
-    store4_as<DTYPE>(dgate_up, gate_of(i) + WEFT_PANEL, u);
-}
-
-template <enum weft_dtype DTYPE>
-static void swiglu_backward_of(cudaStream_t stream, int64_t n,
-                               const void *gate_up, const float *dy,
-                               void *dgate_up)
-{
-    WEFT_LAUNCH(swiglu_backward<DTYPE>, blocks_for(n, 4 * ELEMENTS), ELEMENTS,
-                stream, n, gate_up, dy, dgate_up);
-}
-
-void weft_k_swiglu_backward_cuda(cudaStream_t stream, enum weft_dtype dtype,
-                                 int64_t m, int64_t ff, const void *gate_up,
-                                 const float *dy, void *dgate_up)
-{
-    if (m > 0)
-        WEFT_BY_DTYPE(dtype, swiglu_backward_of, stream, m * ff, gate_up, dy,
-                      dgate_up);
-}
-
 /* ---- Rotation: a thread per pair ----------------------------------------- */
 
 static __global__ void rope(int64_t n_pairs, int64_t n_heads, int64_t half,
@@ -251,10 +144,7 @@ static __global__ void rope(int64_t n_pairs, int64_t n_heads, int64_t half,
     int64_t row = pair / half / n_heads;
     const float *angle = cos_sin + at[row] * 2 * half;
     float *p = x + row * ld + head * 2 * half + i;
-    float c = angle[i], s = angle[half + i] * sign;
-    float a = p[0], b = p[half];
-    p[0] = a * c - b * s;
-    p[half] = b * c + a * s;
+    weft_rope_rotate(angle[i], angle[half + i] * sign, p, p + half);
 }
 
 void weft_k_rope_cuda(cudaStream_t stream, int64_t m, int64_t n_heads,

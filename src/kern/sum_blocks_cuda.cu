@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over the leaves of a tree, and the comparison that products are tested
  * by at the start. */
-#include "kern/cuda_lang.h"
+#include "kern/rmsnorm_cuda.h"
 #include "kern/sum_blocks_cuda.h"
 
 enum { THREADS = 256 };
 
-template <enum weft_dtype DTYPE>
-static __global__ void sum_leaves(int64_t size, int64_t n,
-                                  struct weft_leaves_cuda leaves,
-                                  const float *bias, const float *residual,
-                                  void *y, int64_t ldy)
+/* Number (row, column) of the sum; of the residual number `at`. */
+static __device__ __forceinline__ float sum_at(
+    const struct weft_leaves_cuda &leaves, const float *bias,
+    const float *residual, int64_t row, int64_t column, int64_t at)
 {
-    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
-    if (i >= size)
-        return;
-    int64_t row = i / n, column = i % n;
     float x[WEFT_MAX_BLOCKS];
     bool is[WEFT_MAX_BLOCKS];
 #pragma unroll
@@ -35,8 +30,21 @@ static __global__ void sum_leaves(int64_t size, int64_t n,
     if (bias)
         sum = sum + bias[column];
     if (residual)
-        sum = sum + residual[row * ldy + column];
-    store_as<DTYPE>(y, row * ldy + column, sum);
+        sum = sum + residual[at];
+    return sum;
+}
+
+template <enum weft_dtype DTYPE>
+static __global__ void sum_leaves(int64_t size, int64_t n,
+                                  struct weft_leaves_cuda leaves,
+                                  const float *bias, const float *residual,
+                                  void *y, int64_t ldy)
+{
+    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
+    if (i >= size)
+        return;
+    int64_t row = i / n, column = i % n, at = row * ldy + column;
+    store_as<DTYPE>(y, at, sum_at(leaves, bias, residual, row, column, at));
 }
 
 template <enum weft_dtype DTYPE>
@@ -57,6 +65,50 @@ void weft_sum_leaves_cuda(cudaStream_t stream, int64_t m, int64_t n,
     if (m > 0)
         WEFT_BY_DTYPE(y_dtype, sum_leaves_of, stream, m, n, leaves, bias,
                       residual, y, ldy);
+}
+
+/* A block per row: all threads add, a warp finds the norm. */
+template <enum weft_dtype DTYPE>
+static __global__ void sum_leaves_norm(int64_t n,
+                                       struct weft_leaves_cuda leaves,
+                                       const float *bias,
+                                       const float *residual, float *y,
+                                       float eps, const float *w, void *out)
+{
+    WEFT_SHARED(float, inv);
+    int64_t row = blockIdx.x;
+    for (int64_t j = threadIdx.x; j < n; j += THREADS)
+        y[row * n + j] = sum_at(leaves, bias, residual, row, j, row * n + j);
+    __syncthreads();
+    if (threadIdx.x < WEFT_WARP) {
+        float x = row_inv_rms(n, eps, y + row * n, n % 2 == 0,
+                              (int) threadIdx.x);
+        if (threadIdx.x == 0)
+            inv = x;
+    }
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < n; j += THREADS)
+        store_as<DTYPE>(out, row * n + j, y[row * n + j] * inv * w[j]);
+}
+
+template <enum weft_dtype DTYPE>
+static void sum_leaves_norm_of(cudaStream_t stream, int64_t m, int64_t n,
+                               const struct weft_leaves_cuda *leaves,
+                               const float *bias, const float *residual,
+                               float *y, const struct weft_norm_cuda *norm)
+{
+    WEFT_LAUNCH(sum_leaves_norm<DTYPE>, (unsigned) m, THREADS, stream, n,
+                *leaves, bias, residual, y, norm->eps, norm->w, norm->out);
+}
+
+void weft_sum_leaves_norm_cuda(cudaStream_t stream, int64_t m, int64_t n,
+                               const struct weft_leaves_cuda *leaves,
+                               const float *bias, const float *residual,
+                               float *y, const struct weft_norm_cuda *norm)
+{
+    if (m > 0)
+        WEFT_BY_DTYPE(norm->dtype, sum_leaves_norm_of, stream, m, n, leaves,
+                      bias, residual, y, norm);
 }
 
 /* All threads that write, write the same. */

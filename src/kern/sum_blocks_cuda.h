@@ -16,6 +16,14 @@ struct weft_leaves_cuda {
     int64_t ld[WEFT_MAX_BLOCKS];
 };
 
+/* RMSNorm of the rows of a sum; out (rows, n) in dtype. */
+struct weft_norm_cuda {
+    enum weft_dtype dtype;
+    float eps;
+    const float *w; /* (n) */
+    void *out;
+};
+
 /* y (m, n), leading dimension ldy, = ((the leaves added by the binary tree) +
  * bias (n)) + residual (as y), rounded to y_dtype; bias and residual may be
  * NULL, y may be the residual or a leaf of its own leading dimension. */
@@ -23,6 +31,17 @@ void weft_sum_leaves_cuda(struct CUstream_st *stream, int64_t m, int64_t n,
                           const struct weft_leaves_cuda *leaves,
                           const float *bias, const float *residual,
                           enum weft_dtype y_dtype, void *y, int64_t ldy);
+/* The same in f32 with ldy = n, and its norm, in one launch. */
+void weft_sum_leaves_norm_cuda(struct CUstream_st *stream, int64_t m,
+                               int64_t n,
+                               const struct weft_leaves_cuda *leaves,
+                               const float *bias, const float *residual,
+                               float *y, const struct weft_norm_cuda *norm);
+/* weft_k_gemm_cuda() and the norm of y, f32 rows without gaps; norm NULL: none.
+ * The sum has a bias, a residual or several blocks. */
+void weft_gemm_norm_cuda(struct CUstream_st *stream,
+                         const struct weft_k_gemm_args *args,
+                         const struct weft_norm_cuda *norm, void *scratch);
 
 /* *is_unlike_out = whether a and b differ in some row of n_bytes (even); rows
  * are ld_bytes apart, n of them in each of n_sets that are set_bytes apart. */

@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "kern/attention_cuda.h"
+#include "kern/layer_rows_cuda.h"
 #include "kern/rows.h"
 
 enum { RUNS = 5, KV = 2, PAGE = WEFT_PAGE_TOKENS, PAGES = 9, MAX_N = 560 };
@@ -43,16 +44,23 @@ static struct weft_attention_cuda args_of(const struct cache *c)
         .head_dim = c->d,
         .n_kv = KV,
         .n_group = c->g,
-        .kv = c->kv_,
         .page_bytes = c->page_bytes,
         .head_bytes = (size_t) (2 * c->d * PAGE) * c->size,
         .page = c->page_,
         .pages_per_slot = PAGES,
         .scale = 1 / sqrtf((float) c->d),
-        .q = c->q_,
         .ldq = KV * c->g * c->d + 8,
         .ldo = KV * c->g * c->d,
-        .ldlse = KV * c->g};
+        .ldlse = KV * c->g,
+        .n_blocks = 1,
+        .block = {{.kv = c->kv_, .q = c->q_}}};
+}
+
+static double at_of(enum weft_dtype dtype, const void *p, int64_t i)
+{
+    return dtype == WEFT_F32
+             ? (double) ((const float *) p)[i]
+             : (double) weft_bf16_to_f32(((const uint16_t *) p)[i]);
 }
 
 /* Puts rows of a sequence into the cache, on both sides. */
@@ -61,19 +69,40 @@ static void write_keys(struct cache *c, int32_t i, int32_t pos, int32_t n)
     int64_t ld = KV * c->d;
     struct weft_k_run run = {runs[i].slot, pos, n};
     int32_t zero = 0;
-    struct weft_attention_cuda a = args_of(c);
-    size_t bytes = (size_t) (n * ld) * c->size;
-    char *k_ = dev_put((char *) c->k[i] + (size_t) (pos * ld) * c->size,
-                       bytes);
-    char *v_ = dev_put((char *) c->v[i] + (size_t) (pos * ld) * c->size,
-                       bytes);
+    int64_t m = n + 2; /* rows, of which the run has the first */
+    float *product = host_rows(3, m * 2 * ld);
+    float *angles = weft_alloc_aligned((size_t) (m * c->d), 4);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t j = 0; j < ld; j++) {
+            int64_t from = (pos + r) * ld + j;
+            float *to = product + r * 2 * ld + j;
+            to[0] = (float) at_of(c->dtype, c->k[i], from);
+            to[ld] = (float) at_of(c->dtype, c->v[i], from);
+        }
+    for (int64_t j = 0; j < m * c->d; j++)
+        angles[j] = j % c->d < c->d / 2; /* they rotate nothing */
+    struct weft_attention_cuda of = args_of(c);
+    struct weft_qkv_cuda a = {.dtype = c->dtype,
+                              .head_dim = c->d,
+                              .n_runs = 1,
+                              .max_rows = n + 3,
+                              .n_rows = m,
+                              .page_bytes = of.page_bytes,
+                              .head_bytes = of.head_bytes,
+                              .page = of.page,
+                              .pages_per_slot = PAGES,
+                              .n_blocks = 1};
+    float *product_ = dev_put(product, (size_t) (m * 2 * ld) * 4);
+    float *angles_ = dev_put(angles, (size_t) (m * c->d) * 4);
+    void *qkv_ = dev_new((size_t) (m * 2 * ld) * c->size);
     struct weft_k_run *run_ = dev_put(&run, sizeof run);
     int32_t *first_ = dev_put(&zero, sizeof zero);
-    a.n_runs = 1;
-    a.max_rows = n + 3;
     a.run = run_;
     a.first_row = first_;
-    weft_k_kv_write_cuda(0, &a, k_, v_, ld);
+    a.cos_sin = angles_;
+    a.block[0] = (struct weft_qkv_block_cuda){
+        .product = product_, .qkv = qkv_, .kv = c->kv_, .n_kv = KV};
+    weft_qkv_cuda(0, &a);
     dev_wait();
     for (int32_t p = pos; p < pos + n; p++)
         for (int64_t h = 0; h < KV; h++)
@@ -90,9 +119,11 @@ static void write_keys(struct cache *c, int32_t i, int32_t pos, int32_t n)
                                  * c->size,
                        (char *) c->v[i] + from, c->size);
             }
-    void *dev[] = {k_, v_, run_, first_};
+    void *dev[] = {product_, angles_, qkv_, run_, first_};
     for (size_t e = 0; e < WEFT_COUNT(dev); e++)
         dev_free(dev[e]);
+    weft_free(product);
+    weft_free(angles);
 }
 
 static void *numbers(enum weft_dtype dtype, uint32_t stream, int64_t n)
@@ -145,13 +176,6 @@ static void cache_release(struct cache *c)
     dev_free(c->kv_);
     dev_free(c->page_);
     dev_free(c->q_);
-}
-
-static double at_of(enum weft_dtype dtype, const void *p, int64_t i)
-{
-    return dtype == WEFT_F32
-             ? (double) ((const float *) p)[i]
-             : (double) weft_bf16_to_f32(((const uint16_t *) p)[i]);
 }
 
 /* Query head h of row j of run i, by the definition. */
@@ -249,9 +273,9 @@ static void call_again(const struct cache *c,
     a.run = run_;
     a.first_row = first_;
     weft_k_attention_cuda(0, &a);
-    CHECK(
-        dev_same((char *) a.out + i * row, out + i * row, (size_t) n * row));
-    CHECK(dev_same(a.lse + i * heads, lse + i * heads,
+    CHECK(dev_same((char *) a.block[0].out + i * row, out + i * row,
+                   (size_t) n * row));
+    CHECK(dev_same(a.block[0].lse + i * heads, lse + i * heads,
                    (size_t) n * heads * sizeof *lse));
     dev_free(run_);
     dev_free(first_);
@@ -272,19 +296,19 @@ static void attention_of(enum weft_dtype dtype, int32_t d, int32_t g)
     a.max_rows = 91;
     a.run = run_;
     a.first_row = first_;
-    a.out = dev_new(bytes);
-    a.lse = dev_new(heads * 4);
+    a.block[0].out = dev_new(bytes);
+    a.block[0].lse = dev_new(heads * 4);
     weft_k_attention_cuda(0, &a);
     cpu_attention(&c, out, lse);
     bool on_tensor_cores = weft_attention_on_tensor_cores(dtype, d);
     if (cpu_is_fused() && !on_tensor_cores) {
-        CHECK(dev_same(a.out, out, bytes));
-        CHECK(dev_same(a.lse, lse, heads * 4));
+        CHECK(dev_same(a.block[0].out, out, bytes));
+        CHECK(dev_same(a.block[0].lse, lse, heads * 4));
     }
     if (on_tensor_cores)
-        check_near(&c, a.out, out);
-    dev_get(out, a.out, bytes);
-    dev_get(lse, a.lse, heads * 4);
+        check_near(&c, a.block[0].out, out);
+    dev_get(out, a.block[0].out, bytes);
+    dev_get(lse, a.block[0].lse, heads * 4);
     for (int i = 0; i < RUNS; i++)
         for (int32_t j = 0; j < runs[i].n; j += 33)
             for (int32_t h = 0; h < KV * g; h++)
@@ -292,8 +316,8 @@ static void attention_of(enum weft_dtype dtype, int32_t d, int32_t g)
                           lse[(c.first_row[i] + j) * KV * g + h]);
 
     struct weft_attention_cuda b = a;
-    b.out = dev_new(bytes);
-    b.lse = dev_new(heads * 4);
+    b.block[0].out = dev_new(bytes);
+    b.block[0].lse = dev_new(heads * 4);
     for (int32_t j = 0; j < 90; j += 29)
         call_again(&c, &b, out, lse, j, 1);
     for (int32_t j = 0; j < 90; j += 30)
@@ -305,7 +329,9 @@ static void attention_of(enum weft_dtype dtype, int32_t d, int32_t g)
     b.parts = dev_new(parts);
     for (int32_t j = 7; parts > 0 && j < 90; j += 37)
         call_again(&c, &b, out, lse, j, 1);
-    void *dev[] = {run_, first_, a.out, a.lse, b.out, b.lse, b.parts};
+    void *dev[] = {run_,           first_,         a.block[0].out,
+                   a.block[0].lse, b.block[0].out, b.block[0].lse,
+                   b.parts};
     for (size_t i = 0; i < WEFT_COUNT(dev); i++)
         dev_free(dev[i]);
     weft_free(out);

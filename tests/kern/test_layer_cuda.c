@@ -2,7 +2,8 @@
 /*
  * Layers on a GPU against the CPU's: bit for bit where the products are the
  * tests' own and attention has no tensor cores, else to a tolerance. And the contract, bit for bit everywhere:
- * micro-batches, neighbours and members of a tp group change nothing.
+ * micro-batches, neighbours and members of a tp group change nothing. A decode
+ * step over a cache, and how many launches it takes.
  */
 #include "../cuda/test_device.h"
 
@@ -337,6 +338,153 @@ static void test_layers(void)
             one_kind(kind, dtype ? WEFT_BF16 : WEFT_F32);
 }
 
+/* ---- A decode step ------------------------------------------------------ */
+
+enum { DECODED = 3, CACHE_PAGES = 16 };
+
+/* Until now; a card does not count them. */
+static int64_t kernels_run(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    return weft_cards_counts(0).n_kernels;
+#else
+    return 0;
+#endif
+}
+
+/* A cache of DECODED sequences on the host and on the device. */
+struct caches {
+    struct weft_k_kv cpu, dev;
+    int32_t page[DECODED * 4];
+    size_t bytes;
+};
+
+static void caches_init(struct caches *c, const struct weft_shape *s)
+{
+    size_t page_bytes = weft_k_kv_page_bytes(s, 1);
+    c->bytes = CACHE_PAGES * page_bytes;
+    for (int32_t i = 0; i < DECODED * 4; i++)
+        c->page[i] = (i * 5 + 2) % CACHE_PAGES;
+    c->cpu = (struct weft_k_kv){weft_alloc_aligned(c->bytes, 1), page_bytes,
+                                c->page, 4};
+    c->dev = c->cpu;
+    memset(c->cpu.arena, 0xff, c->bytes); /* NaN */
+    c->dev.arena = dev_put(c->cpu.arena, c->bytes);
+    memset(c->cpu.arena, 0, c->bytes);
+    c->dev.page = dev_put(c->page, sizeof c->page);
+}
+
+static void caches_release(struct caches *c)
+{
+    weft_free(c->cpu.arena);
+    dev_free(c->dev.arena);
+    dev_free((void *) (uintptr_t) c->dev.page);
+}
+
+static void forward_both(struct fixture *f, const struct device *d,
+                         struct caches *c, struct weft_k_batch *b,
+                         const struct weft_k_run *device_run, const float *x,
+                         float *y, float *y_)
+{
+    const struct weft_shape *s = &f->s;
+    size_t bytes = (size_t) (b->n_rows * s->hidden) * sizeof(float);
+    float *x_ = dev_put(x, bytes);
+    void *scratch = weft_alloc_aligned(
+        weft_k_layer_forward_scratch_bytes(s, b), 1);
+    void *scratch_ = dev_new(
+        weft_k_part_forward_scratch_bytes_cuda(s, weft_all_blocks(s), b));
+    weft_k_layer_forward(s, &f->w, 0, b, &c->cpu, x, y, NULL, scratch);
+    b->device_run = device_run;
+    weft_k_layer_forward_cuda(0, s, &d->w, 0, b, &c->dev, x_, y_, NULL,
+                              scratch_);
+    dev_wait();
+    b->device_run = NULL;
+    require_products();
+    weft_free(scratch);
+    dev_free(scratch_);
+    dev_free(x_);
+}
+
+/* Sequences of 70, 1 and 64 rows, then a row each; but the last has ended, as
+ * the device alone knows. Returns how many kernels the step was. */
+static int64_t decode_step(struct fixture *f)
+{
+    static const int32_t length[DECODED] = {70, 1, 64};
+    const struct weft_shape *s = &f->s;
+    struct fixture_batch b;
+    struct caches c;
+    struct device d;
+    device_init(&d, f);
+    caches_init(&c, s);
+    fixture_batch(&b, DECODED, length);
+    for (int32_t i = 0; i < DECODED; i++)
+        b.run[i].slot = i;
+    size_t n = (size_t) (b.b.n_rows * s->hidden);
+    size_t n_live = (size_t) ((DECODED - 1) * s->hidden);
+    float *x = fixture_rows(1, (int64_t) n);
+    float *y = weft_alloc_aligned(n, sizeof *y), *y_ = dev_new(n * sizeof *y);
+    forward_both(f, &d, &c, &b.b, NULL, x, y, y_);
+    check("prefilled y", 0, s, y_, y, n);
+    struct weft_k_run step[DECODED];
+    for (int32_t i = 0; i < DECODED; i++)
+        step[i] = (struct weft_k_run){i, length[i], i < DECODED - 1};
+    struct weft_k_run *step_ = dev_put(step, sizeof step);
+    for (int32_t i = 0; i < DECODED; i++)
+        b.run[i] = (struct weft_k_run){i, length[i], 1};
+    b.b.n_rows = DECODED;
+    int64_t before = kernels_run();
+    forward_both(f, &d, &c, &b.b, step_, x, y, y_);
+    int64_t kernels = kernels_run() - before;
+    check("decoded y", 0, s, y_, y, n_live);
+    dev_free(step_);
+    dev_free(y_);
+    weft_free(x);
+    weft_free(y);
+    caches_release(&c);
+    device_release(&d, f);
+    return kernels;
+}
+
+/* Whatever the heads and how blocks share them. */
+static void test_decode(void)
+{
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            struct fixture f;
+            init_kind(&f, kind, dtype ? WEFT_BF16 : WEFT_F32);
+            decode_step(&f);
+            fixture_release(&f);
+        }
+}
+
+/* Of a layer like Qwen2.5's. Beside its products, of which each block has one
+ * of q, k and v, of o, of gate and up, of down: rows with the first norm; q, k
+ * and v with rotation and cache; attention and its join; the sum with the second
+ * norm; SwiGLU; the last sum. */
+static void test_launches_of_a_layer(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    for (int32_t n_blocks = 1; n_blocks <= 4; n_blocks *= 2) {
+        struct fixture f;
+        struct weft_shape s = {.hidden = 64,
+                               .n_layers = 1,
+                               .n_heads = 8,
+                               .n_kv_heads = 4,
+                               .head_dim = 16,
+                               .intermediate = 256,
+                               .vocab = 512,
+                               .max_positions = 512,
+                               .qkv_bias = true,
+                               .rms_eps = 1e-6f,
+                               .rope_theta = 1e6f,
+                               .dtype = WEFT_BF16};
+        fixture_init(&f, s, n_blocks);
+        CHECK(decode_step(&f) == 4 * n_blocks + 7);
+        fixture_release(&f);
+    }
+#endif
+}
+
 /* By a library that adds the gradient at the end, as cuBLASLt does. */
 static void test_layers_added_last(void)
 {
@@ -347,4 +495,6 @@ static void test_layers_added_last(void)
 }
 
 WEFT_CUDA_TESTS("kern/layer_cuda", {"test_layers", test_layers},
+                {"test_decode", test_decode},
+                {"test_launches_of_a_layer", test_launches_of_a_layer},
                 {"test_layers_added_last", test_layers_added_last})
