@@ -51,9 +51,9 @@ struct weft_iteration_call {
     int32_t n_waiting;
     int32_t n_flushed; /* micro-batches */
     int32_t turn;      /* the replica that has the next */
-    int32_t *load;     /* (dp) samples that replicas have been given; where they
+    int32_t *load;   /* (dp) samples that replicas have been given; where they
                           have shares, micro-batches */
-    int32_t *length;   /* (n_all) tokens of its input, where that is a text;
+    int32_t *length; /* (n_all) tokens of its input, where that is a text;
                           NULL: those of the samples */
 };
 

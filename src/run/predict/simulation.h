@@ -15,7 +15,7 @@ struct weft_simulation {
     const struct weft_trainer *t;
     struct weft_recorded how;
     struct weft_recording r;
-    int32_t *length;   /* of responses */
+    int32_t *length; /* of responses */
     struct weft_seen seen;
     int32_t *place_of; /* (devices) */
     struct weft_costs *costs;
