@@ -7,3 +7,5 @@ check_PROGRAMS += %D%/test_rollout
 %C%_test_rollout_SOURCES = %D%/test_rollout.c tests/graphs/generate_fixture.h
 %C%_test_rollout_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_rollout_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_stops
+%C%_test_stops_LDADD = $(all_libs)
