@@ -47,7 +47,9 @@ const char weft_help_simulate[] =
     "its\n"
     "                          configuration, its plan unless another is "
     "asked for,\n"
-    "                          and its samples' lengths; prints measured "
+    "                          its samples' lengths, and with its plan when "
+    "they\n"
+    "                          moved (decisions.jsonl); prints measured "
     "times\n"
     "                          beside predicted ones\n"
     "      --plan PLAN.json    the plan of the run; default: as weft plan "
@@ -149,6 +151,7 @@ static int run_again(struct options *o, int n_override,
     int rc = file && plan ? 0 : weft_err_nomem(err, dir, strlen(dir));
     if (!other)
         o->plan.check = plan;
+    o->simulate.decided = !other;
     if (!rc)
         rc = run(o, file, n_override, override, err);
     weft_free(file);

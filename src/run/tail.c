@@ -323,10 +323,9 @@ static int replay(const struct weft_iteration_set *set,
             out->why = WEFT_TAIL_REPLAYED;
             return 0;
         }
-    return weft_err_set(err, WEFT_EINVAL,
-                        "%s: no decision for %s of iteration %d",
-                        t->config.rollout.decisions,
-                        t->flow.call[set->call].name, set->p->iteration + 1);
+    return weft_err_set(
+        err, WEFT_EINVAL, "%s: no decision for %s of iteration %d",
+        tail->decisions, t->flow.call[set->call].name, set->p->iteration + 1);
 }
 
 /* On rank 0. */

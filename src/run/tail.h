@@ -77,6 +77,16 @@ void weft_tail_note(const struct weft_iteration *p);
  * iterations before, from the record, which loses what came after; reads the
  * decisions to replay. Errors: WEFT_ENOMEM, WEFT_EFORMAT, those of files. */
 int weft_tail_open(struct weft_trainer *t, struct weft_err *err);
+/* Begins t->tail of a recording, with decisions of a run to be made again; the
+ * path lives as long as it. Errors: as weft_tail_open(). */
+int weft_tail_replay(struct weft_trainer *t, const char *decisions,
+                     struct weft_err *err);
+/* The lengths of responses that a run's decisions have, of n iterations from
+ * `first` on, into length (n, stride), which has samples of all sets; others
+ * stay as they are. Errors: as weft_tail_open(). */
+int weft_tail_lengths(const struct weft_trainer *t, const char *path,
+                      int32_t first, int32_t n, size_t stride,
+                      int32_t *length_inout, struct weft_err *err);
 /* Appends a line for each call that generated. */
 int weft_tail_write(const struct weft_iteration *p, struct weft_err *err);
 

@@ -153,9 +153,9 @@ struct said {
 /* Reads all lines of a file, in order. */
 static int for_each_line(const struct weft_trainer *t, const char *path,
                          int (*fn)(const struct weft_trainer *t,
-                                   const struct said *said,
+                                   const struct said *said, void *ctx,
                                    struct weft_err *err),
-                         struct weft_err *err)
+                         void *ctx, struct weft_err *err)
 {
     char *text;
     size_t n;
@@ -174,7 +174,7 @@ static int for_each_line(const struct weft_trainer *t, const char *path,
         if (!rc)
             said.n = find_set(t, call, &said.call, &said.first);
         if (!rc && said.n > 0)
-            rc = fn(t, &said, err);
+            rc = fn(t, &said, ctx, err);
         json_decref(line.o);
         if (rc)
             break;
@@ -186,9 +186,10 @@ static int for_each_line(const struct weft_trainer *t, const char *path,
 /* A line's lengths; those of an iteration's first call make room for the
  * others'. */
 static int take_lengths(const struct weft_trainer *t, const struct said *said,
-                        struct weft_err *err)
+                        void *ctx, struct weft_err *err)
 {
-    struct weft_tail *tail = t->tail;
+    struct weft_tail *tail = ctx;
+    (void) t;
     size_t at = (size_t) said->first;
     int32_t *prompt, *response;
     if (said->iteration > tail->read || tail->n_past == 0)
@@ -202,10 +203,24 @@ static int take_lengths(const struct weft_trainer *t, const struct said *said,
                              tail->response + at, err);
 }
 
-/* The order is of all calls, and stands with the first. */
-static int read_order(const struct said *said, struct weft_rollout_order *out,
-                      struct weft_err *err)
+/* Of all calls that generate. */
+static int32_t count_instances(const struct weft_trainer *t)
 {
+    int32_t sum = 0;
+    for (int32_t c = 1; c < t->flow.n_calls; c++)
+        if (t->flow.call[c].kind == WEFT_GENERATE)
+            sum += weft_g_generate_instances(
+                &t->layout[c],
+                weft_run_samples_at(&t->config, &t->flow,
+                                    weft_flow_origin_of_call(&t->flow, c)));
+    return sum;
+}
+
+/* The order is of all calls, and stands with the first. */
+static int read_order(const struct weft_trainer *t, const struct said *said,
+                      struct weft_rollout_order *out, struct weft_err *err)
+{
+    int32_t n_instances = count_instances(t);
     json_t *list, *value;
     size_t i;
     int rc = weft_json_array_or(said->o, said->name, "order", &list, err);
@@ -219,6 +234,12 @@ static int read_order(const struct said *said, struct weft_rollout_order *out,
             return weft_err_set(err, WEFT_EFORMAT,
                                 "%s: 'order' must be numbers of instances",
                                 said->name);
+        if (x >= n_instances)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "%s: 'order' has instance %d, and this run "
+                                "has %d: decisions are repeated on the "
+                                "layout that they were made on",
+                                said->name, (int) x, n_instances);
         rc = weft_rollout_order_add(out, (int32_t) x, err);
         if (rc)
             return rc;
@@ -227,9 +248,10 @@ static int read_order(const struct said *said, struct weft_rollout_order *out,
 }
 
 static int take_decision(const struct weft_trainer *t,
-                         const struct said *said, struct weft_err *err)
+                         const struct said *said, void *ctx,
+                         struct weft_err *err)
 {
-    struct weft_tail *tail = t->tail;
+    struct weft_tail *tail = ctx;
     struct weft_tail_decided *more = weft_realloc(
         tail->decided, (size_t) tail->n_decided + 1, sizeof *more);
     int64_t instances = 0, most = 0;
@@ -254,7 +276,39 @@ static int take_decision(const struct weft_trainer *t,
         .iteration = (int32_t) said->iteration - 1,
         .call = said->call,
         .when = {share, (int32_t) instances, (int32_t) most}};
-    return read_order(said, &d->order, err);
+    return read_order(t, said, &d->order, err);
+}
+
+/* Where lengths of responses are wanted, of iterations from `first` on. */
+struct wanted {
+    int32_t first, n;
+    size_t stride;
+    int32_t *length;
+};
+
+static int want_lengths(const struct weft_trainer *t, const struct said *said,
+                        void *ctx, struct weft_err *err)
+{
+    struct wanted *w = ctx;
+    int64_t at = said->iteration - 1 - w->first;
+    int32_t most = t->config.rollout.max_new_tokens;
+    if (at < 0 || at >= w->n)
+        return 0;
+    int32_t *length = w->length + (size_t) at * w->stride + said->first;
+    int rc = read_numbers(said->o, said->name, "responses", said->n, length,
+                          err);
+    /* longer ones than the configuration allows now end at its limit */
+    for (int32_t i = 0; i < said->n && !rc; i++)
+        length[i] = weft_min32(length[i], most);
+    return rc;
+}
+
+int weft_tail_lengths(const struct weft_trainer *t, const char *path,
+                      int32_t first, int32_t n, size_t stride,
+                      int32_t *length_inout, struct weft_err *err)
+{
+    struct wanted w = {first, n, stride, length_inout};
+    return for_each_line(t, path, want_lengths, &w, err);
 }
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -265,19 +319,34 @@ static bool is_chosen(const struct weft_config *c)
         && !c->rollout.decisions;
 }
 
+/* Those that are to be made again. */
+static int read_decisions(struct weft_trainer *t, const char *path,
+                          struct weft_err *err)
+{
+    int rc = for_each_line(t, path, take_decision, t->tail, err);
+    t->tail->decisions = path;
+    if (!rc && t->tail->n_decided == 0)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "%s: no decision of a call of this run", path);
+    return rc;
+}
+
 static int read_all(struct weft_trainer *t, struct weft_err *err)
 {
     const char *decisions = t->config.rollout.decisions;
     int rc = weft_line_file_open(t->config.run_dir, WEFT_TAIL_FILE,
                                  t->iteration, &t->tail->file, err);
     if (!rc)
-        rc = for_each_line(t, t->tail->file.path, take_lengths, err);
-    if (!rc && decisions)
-        rc = for_each_line(t, decisions, take_decision, err);
-    if (!rc && decisions && t->tail->n_decided == 0)
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "%s: no decision of a call of this run", decisions);
-    return rc;
+        rc = for_each_line(t, t->tail->file.path, take_lengths, t->tail, err);
+    return !rc && decisions ? read_decisions(t, decisions, err) : rc;
+}
+
+int weft_tail_replay(struct weft_trainer *t, const char *decisions,
+                     struct weft_err *err)
+{
+    int rc = weft_tail_create(
+        NULL, weft_run_samples_all(&t->config, &t->flow), &t->tail, err);
+    return rc ? rc : read_decisions(t, decisions, err);
 }
 
 int weft_tail_open(struct weft_trainer *t, struct weft_err *err)

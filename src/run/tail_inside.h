@@ -22,6 +22,7 @@ struct weft_tail {
     int32_t *prompt, *response;
     struct weft_tail_decided *decided; /* (n_decided) to replay */
     int32_t n_decided;
+    const char *decisions;      /* the file that they are from; borrowed */
     struct weft_line_file file; /* the run's record */
     int64_t read;               /* the last iteration read from it */
 };

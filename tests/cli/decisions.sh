@@ -122,6 +122,30 @@ decided again >b
 cmp -s a b || fail "a replay decided otherwise"
 [ "$(weights off)" = "$(weights again)" ] || fail "a replay changed weights"
 
+# Simulated, beside what was measured: the same moves, of the fifth of six
+# iterations, which is the one that is shown.
+command=simulate
+options="--cluster cluster.yaml"
+expect 0 "timing_s/gen_infer" --run whole --svg simulated.svg
+line=$(sed -n 5p whole/decisions.jsonl)
+case $line in *'"left"'*) ;; *) fail "nothing was decided in the fifth" ;; esac
+left=$(echo "$line" | sed 's/.*"left": \([0-9]*\).*/\1/')
+moved=$(sed -n 's/.*"gen\/migrated": \([0-9]*\).*/\1/p' whole/metrics.jsonl |
+    sed -n 5p)
+grep -q "Iteration 5, .* $moved moved" simulated.svg || fail "$moved moved"
+grep -q "R_t: $left left" simulated.svg || fail "$left left"
+expect 0 "" ppo.yaml --lengths fixed:30 rollout.decisions=whole/decisions.jsonl
+sed 's/"order": \[0/"order": [7/' whole/decisions.jsonl >wrong
+expect 1 "'order' has instance 7, and this run has 2" ppo.yaml \
+    rollout.decisions=wrong
+expect 1 "again.jsonl" ppo.yaml rollout.decisions=again.jsonl
+expect 0 "" --run whole --devices 1 --from layout=dp1
+command=train
+options=-q
+expect 1 "'order' has instance 7, and this run has 2" ppo.yaml run_dir=bad3 \
+    rollout.decisions=wrong
+[ ! -e bad3 ] || fail "a refused run left a folder"
+
 # Without costs, and as the configuration says.
 train "without costs (keys 'costs', 'cluster') samples move when a fifth" \
     run_dir=none iterations=1
@@ -132,17 +156,21 @@ expect 0 "" ppo.yaml run_dir=said iterations=1 rollout.instances=1 \
 grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \
     said/decisions.jsonl || fail "not as said"
 
-# What was seen of an iteration is what was decided: the same lengths,
-# the same samples moved between the same instances; every sample ended once.
+# What was seen of an iteration is what was decided: the same lengths, the same
+# samples moved between the same instances; every sample ended once. Statuses in
+# turn, so that both instances have samples when it is decided.
+turns=$(awk 'BEGIN { for (i = 0; i < 199; i++) printf "%d, ", i % 2; print 0 }')
+sed "s/\"order\": \[[^]]*\]/\"order\": [$turns]/" said/decisions.jsonl >turns
+expect 0 "" ppo.yaml run_dir=turns.run iterations=1 rollout.decisions=turns
 seen() # key, fields: rows of numbers, by commas
 {
-    sed -n "/\"$1\": \[\$/,/\]\][,}]*\$/p" said/generation.json |
+    sed -n "/\"$1\": \[\$/,/\]\][,}]*\$/p" turns.run/generation.json |
         grep '^  \[' | tr -d ' []}' | sed 's/,$//' | cut -d, -f"$2"
 }
 noted() # key: numbers of the decision, one a line, of pairs by commas
 {
     sed "s/.*\"$1\": \[//; s/\], \".*//
-        s/\]}//; s/\], \[/\n/g; s/[][ ]//g" said/decisions.jsonl |
+        s/\]}//; s/\], \[/\n/g; s/[][ ]//g" turns.run/decisions.jsonl |
         if [ "$1" = moved ]; then cat; else tr ',' '\n'; fi
 }
 same() # what: a and b
@@ -154,9 +182,7 @@ for pair in "prompts 1" "responses 2"; do
     seen samples "${pair#* }" >b
     same "$pair"
 done
-noted order >a
-seen chunks 2 >b
-same order
+seen chunks 2 | awk 'NR < 9 && $1 == NR % 2 { exit 1 }' || fail "not in turn"
 noted moved | sort >a
 seen moves 2-4 | sort >b # without those that ended before they could
 [ -s b ] && [ -z "$(comm -13 a b)" ] || fail "others moved than was decided"
@@ -165,18 +191,18 @@ seen moves 2-4 | sort >b # without those that ended before they could
 seen chunks 1 | sort -gc || fail "times go back"
 seen samples 2,3 | awk -F, '($1 == 100) != $2 { exit 1 }' || fail "cut"
 grep -q "\"gen/kv_blocks\": $(seen chunks 6 | sort -n | tail -n 1)[,}]" \
-    said/metrics.jsonl ||
+    turns.run/metrics.jsonl ||
     fail "gen/kv_blocks"
-grep -q "\"gen/migrated\": $(seen moves 2 | wc -l)[,}]" said/metrics.jsonl ||
+grep -q "\"gen/migrated\": $(seen moves 2 | wc -l)[,}]" turns.run/metrics.jsonl ||
     fail "gen/migrated"
 [ "$(seen inference 2 | sort -u | wc -l)" = 3 ] || fail "inference calls"
 command=report
 options=
-expect 0 "a.svg" --svg a.svg said
+expect 0 "a.svg" --svg a.svg turns.run
 grep -q "40 samples on 2 instances" a.svg || fail "the picture"
-expect 0 "report.html" said
-grep -q "<h2>Generation" said/report.html || fail "the report's picture"
-expect 2 "--svg makes no page" --svg a.svg --json said
+expect 0 "report.html" turns.run
+grep -q "<h2>Generation" turns.run/report.html || fail "the report's picture"
+expect 2 "--svg makes no page" --svg a.svg --json turns.run
 mkdir empty
 expect 1 "'empty' has no generation.json" --svg b.svg empty
 [ ! -e b.svg ] || fail "a picture of nothing"

@@ -70,7 +70,9 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         rc = weft_seq_create(d->rt, &d->seq, err);
     if (!rc)
         rc = weft_trainer_create_tiles(d, err);
-    if (!rc && d->recorded->costs)
+    if (!rc && d->recorded->decisions)
+        rc = weft_tail_replay(d, d->recorded->decisions, err);
+    else if (!rc && d->recorded->costs)
         rc = weft_tail_create(d->recorded->costs,
                               weft_run_samples_all(&d->config, &d->flow),
                               &d->tail, err);

@@ -40,6 +40,9 @@ struct weft_recorded {
      * as without costs */
     const struct weft_tail_choice *tail;
     struct weft_costs *costs;
+    /* a run's, which are made again as far as its configuration says none; NULL:
+     * none */
+    const char *decisions;
     struct weft_seen
         *seen; /* filled in, of one iteration; NULL: not wanted */
     int32_t seen_iteration;

@@ -83,6 +83,20 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
 
 /* ---- Recording and playing ---------------------------------------------- */
 
+/* Samples are kept of some responses; where a run noted decisions it noted the
+ * lengths of all. each: of an iteration. */
+static int read_all_lengths(const struct weft_simulation *s, size_t each,
+                            struct weft_err *err)
+{
+    char *path = weft_path_join(s->options->run_dir, WEFT_TAIL_FILE);
+    int rc = path ? 0 : weft_err_nomem(err, "a path", each);
+    if (!rc && weft_file_exists(path))
+        rc = weft_tail_lengths(s->t, path, s->how.first, s->how.iterations,
+                               each, s->length, err);
+    weft_free(path);
+    return rc;
+}
+
 /* Responses are as long as they were in the run, or else can be, and none is
  * replaced. */
 static int give_lengths(struct weft_simulation *s, struct weft_err *err)
@@ -105,6 +119,8 @@ static int give_lengths(struct weft_simulation *s, struct weft_err *err)
             rc = weft_simulate_lengths(s->options->run_dir, s->how.first + i,
                                        n, length, err);
     }
+    if (!rc && s->options->run_dir)
+        rc = read_all_lengths(s, rounds * n, err);
     s->how.n_total = s->length;
     s->how.responses = true;
     return rc;
@@ -134,6 +150,23 @@ static int find_first(struct weft_simulation *s, struct weft_err *err)
     return 0;
 }
 
+/* What a run decided is decided again: the one whose decisions the
+ * configuration names, or that is simulated, if it left any. */
+static int find_decisions(struct weft_simulation *s, struct weft_err *err)
+{
+    const struct weft_config *c = &s->t->config;
+    const char *dir = s->options->decided ? s->options->run_dir : NULL;
+    if (!c->rollout.inter_stage_fusion || (!c->rollout.decisions && !dir))
+        return 0;
+    s->decisions = c->rollout.decisions ? weft_strdup(c->rollout.decisions)
+                                        : weft_path_join(dir, WEFT_TAIL_FILE);
+    if (!s->decisions)
+        return weft_err_nomem(err, "a path", 1);
+    if (c->rollout.decisions || weft_file_exists(s->decisions))
+        s->how.decisions = s->decisions;
+    return 0;
+}
+
 /* Which iterations are recorded, and how long their responses are. */
 static int choose(struct weft_simulation *s, struct weft_err *err)
 {
@@ -147,6 +180,8 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
     s->how.seen_iteration = s->how.first
                           + weft_played_shown(&(struct weft_played){
                               .n = s->how.iterations});
+    if (!rc)
+        rc = find_decisions(s, err);
     return rc ? rc : give_lengths(s, err);
 }
 
@@ -155,7 +190,8 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     /* a later iteration than the run's last one would not be prepared */
     struct weft_trainer longer = *s->t;
     longer.n_iterations = s->how.first + s->how.iterations;
-    int rc = s->how.tail || !s->t->config.rollout.inter_stage_fusion
+    int rc = s->how.tail || s->how.decisions
+                  || !s->t->config.rollout.inter_stage_fusion
                ? 0
                : weft_simulate_costs(s->options, &s->t->job, &s->how.costs,
                                      err);
@@ -198,6 +234,7 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_recording_release(&s->r);
     weft_free(s->length);
     weft_seen_release(&s->seen);
+    weft_free(s->decisions);
     weft_free(s->place_of);
     weft_costs_free(s->costs);
 }

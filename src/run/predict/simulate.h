@@ -40,6 +40,7 @@ struct weft_simulate_options {
      * lengths that its samples had, and times that it measured are printed
      * beside; NULL: none */
     const char *run_dir;
+    bool decided;    /* when its samples moved is as it was in the run */
     bool gangs;      /* instructions of tp groups, not what they expand to */
     bool json;       /* instead of tables */
     const char *svg; /* a file for the picture; NULL: none */

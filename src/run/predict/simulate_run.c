@@ -11,12 +11,14 @@
 
 /* ---- Lengths ------------------------------------------------------------ */
 
+/* Texts may hold zero characters. */
 static int read_line(const char *text, size_t size, const char *path,
-                     size_t n, int32_t *length, struct weft_err *err)
+                     size_t line, size_t n, int32_t *length,
+                     struct weft_err *err)
 {
     json_t *row = NULL;
     int64_t index = 0, tokens = 0;
-    int rc = weft_json_parse(text, size, path, &row, err);
+    int rc = weft_json_parse_texts(text, size, path, line, &row, err);
     if (!rc)
         rc = weft_json_int(row, path, "index", 0, INT32_MAX, &index, err);
     if (!rc)
@@ -36,11 +38,12 @@ int weft_simulate_lengths(const char *run_dir, int32_t iteration, size_t n,
     int rc = path ? weft_file_read(path, 0, &text, &size, err)
                   : weft_err_nomem(err, "a path", strlen(run_dir));
     const char *line = text, *end = text + size;
+    size_t number = 0;
     while (!rc && line < end) {
         const char *next = memchr(line, '\n', (size_t) (end - line));
         next = next ? next : end;
-        rc = read_line(line, (size_t) (next - line), path, n, length_inout,
-                       err);
+        rc = read_line(line, (size_t) (next - line), path, ++number, n,
+                       length_inout, err);
         line = next + 1;
     }
     weft_free(text);
@@ -150,6 +153,14 @@ int weft_simulate_beside(const struct weft_trainer *t,
             if (weft_simulate_predicts(t, m))
                 add_line(out, m->tag, mean_of(played, m->of),
                          last_mean(&table, m->tag, n, false));
+    struct weft_iteration_times times;
+    double both = 0;
+    for (int32_t i = 1; i < played->n; i++) {
+        times = weft_simulate_times(played, i);
+        both += times.gen_infer / n;
+    }
+    add_line(out, "timing_s/gen_infer", both,
+             last_mean(&table, "timing_s/gen_infer", n, false));
     add_line(out, "from end to end", played->steady_s,
              last_mean(&table, "perf/steps_per_s", n, true));
     weft_metrics_table_clear(&table);

@@ -17,6 +17,7 @@ struct weft_simulation {
     struct weft_recording r;
     int32_t *length; /* of responses */
     struct weft_seen seen;
+    char *decisions; /* the file of a run's that are made again; NULL: none */
     int32_t *place_of; /* (devices) */
     struct weft_costs *costs;
     struct weft_engine_job job;
