@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Read by tests of several ranks: $weft, on_ranks, and a folder $dir of their
-# own, which is the current one and goes when they end. They are skipped without
-# MPI.
+# Read by tests of several ranks: $weft, on_ranks, a folder $dir of their own,
+# which is the current one and goes when they end, and what they say of runs whose
+# words are in the file log. They end with `exit $failed`, and are skipped
+# without MPI.
 weft=$WEFT_BUILDDIR/weft
 if [ -z "${WEFT_MPIEXEC:-}" ] ||
     ! "$WEFT_BUILDDIR/tests/rt/test_ranks" --has-mpi; then
@@ -12,3 +13,20 @@ fi
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
+failed=0
+
+complain()
+{
+    echo "FAILED: $1"
+    cat log
+    tail err.* 2>/dev/null
+    failed=1
+}
+
+bits() # RUN: checksums of the last checkpoint's tensors
+{
+    last=$(find "$1/checkpoints" -name 'iteration-*' -prune | sort | tail -n 1)
+    find "$last" -name '*.safetensors' | sort | while read -r file; do
+        echo "${file#"$1"} $(cksum <"$file")"
+    done
+}

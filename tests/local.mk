@@ -76,7 +76,8 @@ include tests/cli/local.mk
 endif
 
 TESTS += $(sh_tests) $(check_PROGRAMS)
-EXTRA_DIST += $(sh_tests) %D%/begin_ranks.sh %D%/on_ranks.sh %D%/calls.h %D%/harness.h %D%/train_step.h %D%/data %D%/fuzz
+EXTRA_DIST += $(sh_tests) %D%/begin_ranks.sh %D%/layers_cluster.sh \
+	%D%/on_ranks.sh %D%/calls.h %D%/harness.h %D%/train_step.h %D%/data %D%/fuzz
 
 # The fuzz targets, for long runs: build/fuzz/fuzz_x tests/fuzz/corpus/x
 fuzz:

@@ -7,6 +7,7 @@ set -u
 command=train
 options=-q
 . "$WEFT_SRCDIR/tests/cli/expect.sh"
+. "$WEFT_SRCDIR/tests/layers_cluster.sh"
 size="--hidden 32 --layers 2 --heads 2 --intermediate 64 --vocab 300 --tied
       --max-positions 256"
 # shellcheck disable=SC2086
@@ -35,14 +36,8 @@ runtime: {devices: 2}
 train: {micro_batch_tokens: 60}
 layout: dp2
 END
-# A pass takes 2 layers of 10 ms each, whatever it has to do.
-cat >cluster.yaml <<END
-name: layers
-kinds:
-  - {name: node, nodes: 1, devices: 2, memory_gib: 8, tflops: {f32: 100000},
-     memory_gbs: 100000, task_us: 0, layer_us: 10000,
-     inside: {gbs: 1000, us: 0}, network: {rails: 1, gbs: 1, us: 0}}
-END
+# A pass takes 2 layers of 10 ms each.
+layers_cluster 1 2
 
 # Runs that go on say so.
 train() # what a run must say on stderr, options...

@@ -6,15 +6,6 @@
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
 quick=$WEFT_SRCDIR/examples/quickstart
-failed=0
-
-complain()
-{
-    echo "FAILED: $1"
-    cat log
-    tail err.* 2>/dev/null
-    failed=1
-}
 
 # train RANKS RUN words...
 train()
@@ -26,12 +17,6 @@ train()
         iterations=4 rollout.prompts=16 rollout.max_new_tokens=50 \
         rollout.lengths=lengths.txt numerics.gradient_groups=4 \
         runtime.place=device "$@" >log 2>&1
-}
-
-bits() # RUN: a checksum of the last checkpoint's tensors
-{
-    find "$1/checkpoints/iteration-000004" -name '*.safetensors' | sort |
-        xargs cat | cksum
 }
 
 same() # RUN

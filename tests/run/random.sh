@@ -9,9 +9,9 @@
 # Three of them with each push, 30 by `make check-long`.
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
+. "$WEFT_SRCDIR/tests/layers_cluster.sh"
 n=${1:-3}
 seed=${2:-15}
-failed=0
 size="--hidden 64 --layers 4 --heads 4 --intermediate 256 --vocab 300 --tied
       --max-positions 256"
 # shellcheck disable=SC2086
@@ -37,13 +37,7 @@ actor: {lr: 1e-3}
 checkpoint: {every: 3, dtype: f32}
 samples_kept: -1
 END
-cat >cluster.yaml <<END
-name: layers
-kinds:
-  - {name: node, nodes: 4, devices: 8, memory_gib: 8, tflops: {f32: 1000},
-     memory_gbs: 1000, task_us: 0, layer_us: 10000,
-     inside: {gbs: 100, us: 0}, network: {rails: 1, gbs: 10, us: 0}}
-END
+layers_cluster 4 8
 {
     echo "algorithm: ppo"
     cat base.yaml

@@ -13,15 +13,6 @@ checkpoint.every=2 checkpoint.keep=9"
 reward="reward=[{type: program, command: [sh, hold.sh], directory: $dir, \
 timeout_s: 600}]"
 long="$common iterations=10"
-failed=0
-
-complain()
-{
-    echo "FAILED: $1"
-    cat log
-    tail err.* 2>/dev/null
-    failed=1
-}
 
 # ppo RANKS RUN words...
 ppo()
@@ -41,14 +32,6 @@ sft()
     shift 2
     on_ranks "$n" "$weft" train -q "$quick/sft.yaml" "run_dir=$run" \
         "model.actor=$quick/model" iterations=4 train.batch=9 "$@" >log 2>&1
-}
-
-bits() # RUN: checksums of the last checkpoint's tensors
-{
-    last=$(find "$1/checkpoints" -name 'iteration-*' -prune | sort | tail -n 1)
-    find "$last" -name '*.safetensors' | sort | while read -r file; do
-        echo "${file#"$1"} $(cksum <"$file")"
-    done
 }
 
 # RUN: no place took more of a class than was predicted; and what its iterations

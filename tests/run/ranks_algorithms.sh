@@ -6,22 +6,6 @@
 # layouts, have the same bits.
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
-failed=0
-
-complain()
-{
-    echo "FAILED: $1"
-    cat log
-    failed=1
-}
-
-bits() # RUN: checksums of the last checkpoint's tensors
-{
-    last=$(find "$1/checkpoints" -name 'iteration-*' -prune | sort | tail -n 1)
-    find "$last" -name '*.safetensors' | sort | while read -r file; do
-        echo "${file#"$1"} $(cksum <"$file")"
-    done
-}
 
 above_zero() # RUN TAG: in some iteration
 {

@@ -11,22 +11,6 @@ words="rollout.prompts=8 rollout.max_new_tokens=24 rollout.chunk_tokens=2
     runtime.overlap=false"
 fusion="rollout.inter_stage_fusion=true rollout.remaining=0.5
     rollout.instances=1 runtime.devices=1"
-failed=0
-
-complain()
-{
-    echo "FAILED: $1"
-    cat log
-    failed=1
-}
-
-bits() # RUN: checksums of the last checkpoint's tensors
-{
-    find "$1/checkpoints/iteration-000003" -name '*.safetensors' | sort |
-        while read -r file; do
-            echo "${file#"$1"} $(cksum <"$file")"
-        done
-}
 
 # shellcheck disable=SC2086
 "$weft" train -q "$quick" run_dir=one $words runtime.devices=1 >log 2>&1 ||

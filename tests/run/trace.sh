@@ -7,14 +7,6 @@ set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
 mkdir tmp
 quick=$WEFT_SRCDIR/examples/quickstart
-failed=0
-
-complain()
-{
-    echo "FAILED: $1"
-    tail -n 40 log
-    failed=1
-}
 
 # train RANKS DEVICES RUN words...
 train()
