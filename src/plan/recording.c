@@ -193,7 +193,7 @@ static uint16_t shape_of(struct weft_recording *r,
     return (uint16_t) at;
 }
 
-/* What the task reads or writes of its tiles; a message does both. */
+/* What the task reads or writes of its tiles; what moves does both. */
 static double tile_bytes(const struct weft_recording *r,
                          const struct weft_rec_task *t)
 {
@@ -204,9 +204,9 @@ static double tile_bytes(const struct weft_recording *r,
         read += r->access[a].mode != 1 ? bytes : 0;
         written += r->access[a].mode != 0 ? bytes : 0;
     }
-    return t->kind != WEFT_REC_MESSAGE ? read + written
-         : read > written              ? read
-                                       : written;
+    return t->kind == WEFT_REC_TASK ? read + written
+         : read > written           ? read
+                                    : written;
 }
 
 static uint16_t layers_of(const struct weft_work *w)

@@ -79,9 +79,17 @@ struct weft_rec_shape {
 
 enum weft_rec_kind {
     WEFT_REC_TASK,    /* runs on a device of its place */
+    WEFT_REC_COPY,    /* at its place, beside its devices: between places of a
+                         rank, on the links of messages */
     WEFT_REC_MESSAGE, /* from one rank to another: it has no device */
     WEFT_REC_ANSWER   /* from outside: it has no place */
 };
+
+/* Whether it is done at its place. */
+static inline bool weft_rec_is_here(int kind)
+{
+    return kind == WEFT_REC_TASK || kind == WEFT_REC_COPY;
+}
 
 struct weft_rec_task {
     int64_t position; /* as in struct weft_where, down to layer */

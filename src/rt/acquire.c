@@ -35,16 +35,12 @@ static void take_back(struct weft_tile *tile)
 
 void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
 {
-    static const enum starpu_data_access_mode access[] = {
-        [WEFT_READ] = STARPU_R,
-        [WEFT_WRITE] = STARPU_W,
-        [WEFT_READ_WRITE] = STARPU_RW};
     /* tiles of other ranks, and recorded ones, have no memory */
     weft_assert(tile->handle);
     for (int i = 0; i < weft_tile_n_parts(tile); i++) {
         struct weft_tile *part = weft_tile_part(tile, i);
         int rc = starpu_data_acquire_on_node(
-            part->handle, (int) weft_tile_node(part), access[mode]);
+            part->handle, (int) weft_tile_node(part), weft_starpu_mode(mode));
         weft_assert(rc == 0); /* it fails only inside a task */
         WEFT_TSAN_ACQUIRE(part);
     }

@@ -19,7 +19,9 @@ bool weft_rt_has_cuda(void)
 
 struct CUstream_st *weft_exec_stream(struct weft_exec *x)
 {
-    return x->card ? starpu_cuda_get_local_stream() : NULL;
+    return !x->card  ? NULL
+         : x->copies ? x->copies
+                     : starpu_cuda_get_local_stream();
 }
 
 /* Waits for all that the card of a node does; the thread then uses that card.
@@ -83,7 +85,7 @@ int weft_card_error(struct weft_exec *x, int rc)
                         cudaGetErrorString(error));
 }
 
-/* ---- Times ------------------------------------------------------------ */
+/* ---- Work that is under way ------------------------------------------- */
 
 static void must(cudaError_t rc)
 {
@@ -98,19 +100,53 @@ static cudaEvent_t *events_of(struct weft_worker *w, int64_t number)
 
 int64_t weft_card_begin(struct weft_worker *w)
 {
+    pthread_mutex_lock(&w->mutex);
     int64_t number = w->n_begun++;
+    pthread_mutex_unlock(&w->mutex);
     weft_assert(w->n_running < WEFT_CARD_EVENTS);
     cudaEvent_t *event = events_of(w, number);
-    for (int i = 0; i < 2 && !event[i]; i++)
-        must(cudaEventCreate(&event[i]));
-    must(cudaEventRecord(event[0], starpu_cuda_get_local_stream()));
+    for (int i = 0; i < 2 && !event[i]; i++) /* who waits for it sleeps */
+        must(cudaEventCreateWithFlags(&event[i], cudaEventBlockingSync));
+    must(cudaEventRecord(event[0], weft_exec_stream(&w->exec)));
     return number;
 }
 
 void weft_card_end(struct weft_worker *w, int64_t number)
 {
-    must(cudaEventRecord(events_of(w, number)[1],
-                         starpu_cuda_get_local_stream()));
+    must(
+        cudaEventRecord(events_of(w, number)[1], weft_exec_stream(&w->exec)));
+}
+
+void weft_card_wait(struct weft_worker *w, int64_t number)
+{
+    must(cudaEventSynchronize(events_of(w, number)[1]));
+}
+
+void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
+                      int64_t number)
+{
+    if (number < 0)
+        return;
+    pthread_mutex_lock(&user->mutex);
+    /* else its event is that of later work, and it has ended */
+    if (user->n_begun <= number + WEFT_CARD_EVENTS)
+        must(cudaStreamWaitEvent(w->exec.copies, events_of(user, number)[1],
+                                 0));
+    pthread_mutex_unlock(&user->mutex);
+}
+
+void weft_card_open(struct weft_worker *w)
+{
+    weft_card_note(w);
+    must(cudaSetDevice(starpu_memory_node_get_devid(w->exec.card->node)));
+    must(cudaStreamCreateWithFlags(&w->exec.copies, cudaStreamNonBlocking));
+}
+
+void weft_card_close(struct weft_worker *w)
+{
+    weft_card_clear(w);
+    must(cudaStreamDestroy(w->exec.copies));
+    w->exec.copies = NULL;
 }
 
 double weft_card_took(struct weft_worker *w, int64_t number,
@@ -239,6 +275,30 @@ double weft_card_took(struct weft_worker *w, int64_t number,
 }
 
 void weft_card_clear(struct weft_worker *w)
+{
+    (void) w;
+}
+
+void weft_card_wait(struct weft_worker *w, int64_t number)
+{
+    (void) w;
+    (void) number;
+}
+
+void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
+                      int64_t number)
+{
+    (void) w;
+    (void) user;
+    (void) number;
+}
+
+void weft_card_open(struct weft_worker *w)
+{
+    (void) w;
+}
+
+void weft_card_close(struct weft_worker *w)
 {
     (void) w;
 }

@@ -26,56 +26,19 @@ static int copy_cuda(const void *args_, void *const buf[], int n_buf,
                      struct weft_exec *x)
 {
     const struct copy_args *args = args_;
-    (void) n_buf;
+    if (args->from == STARPU_MAIN_RAM && args->to == STARPU_MAIN_RAM)
+        return copy_cpu(args_, buf, n_buf, x);
     weft_card_copy(args->to, buf[1], args->from, buf[0], args->bytes,
                    weft_exec_stream(x));
     return 0;
 }
-WEFT_CODELET(copy, 0x90a4ae, copy_cpu)
+WEFT_CODELET_2(copy, 0x90a4ae, copy_cpu, copy_cuda)
 
-/* ---- Between unlike places --------------------------------------------- */
+/* ---- Between places here ------------------------------------------------ */
 
-/* A node's number among those that tiles have. */
-static int number_of(const struct weft_rt *rt, const struct weft_tile *tile)
-{
-    return tile->card ? (int) (tile->card - rt->card) : rt->n_cards;
-}
-
-static unsigned node_of(const struct weft_rt *rt, int number)
-{
-    return number < rt->n_cards ? rt->card[number].node : STARPU_MAIN_RAM;
-}
-
-/* Which node an access is on belongs to the codelet, so each pair of nodes has
- * one; else StarPU would bring both tiles to the worker's node. */
-int weft_copy_create(struct weft_rt *rt, struct weft_err *err)
-{
-    int n = rt->n_cards + 1;
-    rt->copy = weft_alloc((size_t) n * (size_t) n, sizeof *rt->copy);
-    if (!rt->copy)
-        return weft_err_nomem(err, "copies", sizeof *rt->copy);
-    for (int from = 0; from < n; from++)
-        for (int to = 0; to < n; to++) {
-            struct weft_codelet *c = &rt->copy[from * n + to];
-            c->starpu = weft_cl_copy.starpu;
-            c->starpu.specific_nodes = 1;
-            c->starpu.nodes[0] = (int) node_of(rt, from);
-            c->starpu.nodes[1] = (int) node_of(rt, to);
-            c->cpu = copy_cpu;
-            c->cuda = copy_cuda;
-        }
-    return 0;
-}
-
-void weft_copy_free(struct weft_rt *rt)
-{
-    weft_free(rt->copy);
-    rt->copy = NULL;
-}
-
-/* The device that copies here: a GPU, so that its stream does, and that of
- * the destination, which has to find memory there; else where->device if it is
- * at one of the two places; else one of the destination, or any (-1). */
+/* The device that copies here, or beside which its copier does: a GPU, and that
+ * of the destination, which has to find memory there; else where->device if it
+ * is at one of the two places; else one of the destination, or any (-1). */
 static int copy_device(const struct weft_rt *rt, int device,
                        const struct weft_tile *src,
                        const struct weft_tile *dst)
@@ -92,16 +55,12 @@ static int copy_device(const struct weft_rt *rt, int device,
     return weft_place_device(rt, to);
 }
 
-/* To or from a card: a copy per part, as the codelet has two nodes. */
-static void copy_unlike(struct weft_seq *seq, const struct copy_args *args,
+/* To or from a card, beside what it computes: part by part. */
+static void copy_beside(struct weft_seq *seq, const struct copy_args *args,
                         struct weft_tile *src, struct weft_tile *dst,
                         const struct weft_where *where)
 {
-    const struct weft_rt *rt = seq->rt;
     int n = weft_tile_n_parts(src);
-    const struct weft_codelet *codelet =
-        &rt->copy[number_of(rt, src) * (rt->n_cards + 1)
-                  + number_of(rt, dst)];
     if (n != weft_tile_n_parts(dst)) {
         weft_seq_fail(seq, WEFT_EINTERNAL,
                       "a copy to or from a GPU of tiles in %d and %d parts",
@@ -113,8 +72,8 @@ static void copy_unlike(struct weft_seq *seq, const struct copy_args *args,
                                        {weft_tile_part(dst, i), WEFT_WRITE}};
         struct copy_args part = *args;
         part.bytes = access[0].tile->bytes;
-        weft_insert_here(seq, codelet, &part, sizeof part, access, 2, where,
-                         NULL);
+        weft_insert_beside(seq, &weft_cl_copy, &part, sizeof part, access,
+                           where);
     }
 }
 
@@ -132,8 +91,9 @@ void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
         rt->traffic[src->mem].n_copies++;
         rt->traffic[src->mem].copied_bytes += src->bytes;
     }
-    if (src->card || dst->card)
-        copy_unlike(seq, &args, src, dst, &who);
+    if (src->id.place != dst->id.place
+        && (weft_tile_on_card(src) || weft_tile_on_card(dst)))
+        copy_beside(seq, &args, src, dst, &who);
     else
         weft_insert_here(seq, &weft_cl_copy, &args, sizeof args, access, 2,
                          &who, NULL);
@@ -170,7 +130,7 @@ static void stage_for(struct weft_seq *seq, const struct weft_where *where,
     struct weft_where who = *where;
     who.device = weft_place_device(seq->rt, weft_tile_place(dst));
     who.position = 0;
-    weft_insert_here(seq, &weft_cl_stage, NULL, 0, access, 2, &who, NULL);
+    weft_insert_beside(seq, &weft_cl_stage, NULL, 0, access, &who);
 }
 
 static void message(struct weft_seq *seq, const struct weft_where *where,

@@ -61,6 +61,7 @@ void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes)
 
 void weft_exec_reset(struct weft_exec *x)
 {
+    x->gpu_need.after = x->on_stream + 1;
     if (x->gpu_block)
         weft_pool_put(x->card->pool, &x->gpu_need, x->gpu_block);
     x->gpu_block = NULL;

@@ -59,7 +59,7 @@ static int task_buffers(const struct weft_task *t, struct weft_err *err)
 }
 
 /* Called when the task has ended and no longer needs the memory of its tiles,
- * but for those that leave_card() has left. */
+ * but for those that leave_card() has left: of the card `left`. */
 static void task_leave_tiles(struct weft_task *t,
                              const struct weft_card *left)
 {
@@ -74,16 +74,21 @@ static void task_leave_tiles(struct weft_task *t,
 }
 
 /* Leaves the memory of the worker's own card when its task has been put on the
- * stream: what gets this memory next comes behind it there. So tasks under way
- * need no more of the budget than one after the other. */
+ * stream: what gets this memory next comes behind it there, and copies, which
+ * are on other streams, wait for it. So tasks under way need no more of the
+ * budget than one after the other. */
 static void leave_card(struct weft_task *t, const struct weft_card *card)
 {
-    for (int i = 0; i < t->n_held; i++)
-        if (t->held[i].tile->card == card)
-            weft_tile_done(t->held[i].tile);
+    for (int i = 0; i < t->n_held; i++) {
+        struct weft_tile *tile = t->held[i].tile;
+        if (tile->card != card)
+            continue;
+        weft_tile_used(tile, t->on_stream);
+        weft_tile_done(tile);
+    }
 }
 
-static void task_drop_tiles(struct weft_task *t)
+void weft_task_drop_tiles(struct weft_task *t)
 {
     for (int i = 0; i < t->n_held; i++)
         weft_tile_drop(t->held[i].tile);
@@ -105,6 +110,19 @@ static const struct weft_tile *on_card(const struct weft_task *t)
     return NULL;
 }
 
+/* Copies have streams of their own. There the memory of a tile that is written
+ * comes behind what used it last. */
+static void follow_users(const struct weft_task *t, struct weft_worker *w)
+{
+    for (int i = 0; i < t->n_access; i++) {
+        const struct weft_tile *tile = t->access[i].tile;
+        if (tile->card && t->access[i].mode != WEFT_READ)
+            weft_card_follow(
+                w, &w->exec.rt->worker[tile->card - w->exec.rt->card],
+                weft_tile_user(tile));
+    }
+}
+
 /* On the worker of a card: what only uses host memory may run as anywhere. */
 static int run_at_card(struct weft_task *t, struct weft_worker *w)
 {
@@ -118,7 +136,9 @@ static int run_at_card(struct weft_task *t, struct weft_worker *w)
         return weft_err_set(&x->err, WEFT_EUNSUPPORTED, NO_CUDA_BODY, label);
     }
     t->follows = w->n_running > 1;
-    t->on_stream = weft_card_begin(w);
+    if (x->copies)
+        follow_users(t, w);
+    t->on_stream = x->on_stream = weft_card_begin(w);
     int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
     t->is_under_way = true;
     rc = weft_card_error(x, rc);
@@ -126,13 +146,13 @@ static int run_at_card(struct weft_task *t, struct weft_worker *w)
     return rc;
 }
 
-/* Called when all that the task does is done. */
-static void task_over(struct weft_task *t, struct weft_worker *w)
+void weft_task_over(struct weft_task *t, struct weft_worker *w,
+                    const struct weft_card *left)
 {
     struct weft_rt *rt = t->seq->rt;
     weft_worker_end(w, t);
     weft_ran_end(rt, t->moments);
-    task_leave_tiles(t, t->is_under_way ? w->exec.card : NULL);
+    task_leave_tiles(t, left);
     weft_ran_done();
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
@@ -143,14 +163,11 @@ static void task_over(struct weft_task *t, struct weft_worker *w)
     }
 }
 
-void weft_codelet_run(void *buffers[], void *args)
+void weft_task_run(struct weft_task *t, struct weft_worker *w)
 {
-    (void) buffers; /* a tile has its memory itself (interface.c) */
-    struct weft_task *t = args;
     /* orders this after what the inserting thread wrote */
     WEFT_TSAN_ACQUIRE(t);
     struct weft_rt *rt = t->seq->rt;
-    struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     weft_worker_begin(w, t);
     if (w->exec.card)
         weft_card_note(w);
@@ -175,10 +192,18 @@ void weft_codelet_run(void *buffers[], void *args)
     } else {
         weft_team_leave(t->team, false, 0);
     }
+}
+
+void weft_codelet_run(void *buffers[], void *args)
+{
+    (void) buffers; /* a tile has its memory itself (interface.c) */
+    struct weft_task *t = args;
+    struct weft_worker *w = &t->seq->rt->worker[starpu_worker_get_id_check()];
+    weft_task_run(t, w);
     if (t->is_under_way)
         leave_card(t, w->exec.card);
     else
-        task_over(t, w);
+        weft_task_over(t, w, NULL);
 }
 
 /* StarPU calls it when it is done with the task's data and has told its
@@ -188,9 +213,12 @@ static void task_ended(void *arg)
     struct weft_task *t = arg;
     struct weft_seq *seq = t->seq;
     int64_t lot = t->lot;
-    if (t->is_under_way)
-        task_over(t, &seq->rt->worker[starpu_worker_get_id_check()]);
-    task_drop_tiles(t);
+    if (t->is_under_way) {
+        struct weft_worker *w =
+            &seq->rt->worker[starpu_worker_get_id_check()];
+        weft_task_over(t, w, w->exec.card);
+    }
+    weft_task_drop_tiles(t);
     weft_team_drop(t->team);
     int n = t->n_held;
     weft_free(t);
@@ -217,10 +245,10 @@ static void list_held(struct weft_task *t)
                 weft_tile_part(t->access[i].tile, k), t->access[i].mode};
 }
 
-/* Allocates the task, its accesses, buffers and arguments in one piece. */
-static struct weft_task *task_create(const struct weft_access *access,
-                                     int n_access, const void *args,
-                                     size_t args_bytes)
+/* Allocates a task, its accesses, buffers and arguments in one piece. */
+static struct weft_task *task_allocate(const struct weft_access *access,
+                                       int n_access, const void *args,
+                                       size_t args_bytes)
 {
     size_t n = (size_t) n_access;
     size_t n_held = (size_t) count_held(access, n_access);
@@ -250,14 +278,19 @@ static struct weft_task *task_create(const struct weft_access *access,
     return t;
 }
 
-static enum starpu_data_access_mode merge(enum starpu_data_access_mode a,
-                                          enum weft_mode b)
+enum starpu_data_access_mode weft_starpu_mode(enum weft_mode mode)
 {
     static const enum starpu_data_access_mode access[] = {
         [WEFT_READ] = STARPU_R,
         [WEFT_WRITE] = STARPU_W,
         [WEFT_READ_WRITE] = STARPU_RW};
-    return (enum starpu_data_access_mode)(a | access[b]);
+    return access[mode];
+}
+
+static enum starpu_data_access_mode merge(enum starpu_data_access_mode a,
+                                          enum weft_mode b)
+{
+    return (enum starpu_data_access_mode)(a | weft_starpu_mode(b));
 }
 
 /* Gives the StarPU task the handles of its accesses. A tile that appears twice
@@ -342,6 +375,45 @@ static int place_of(const struct weft_rt *rt, const struct weft_where *where,
     return n_access > 0 ? access[0].tile->id.place : 0;
 }
 
+/* Makes the codelet known to the watchdog. */
+static void codelet_know(struct weft_rt *rt, struct weft_codelet *codelet)
+{
+    if (codelet->known)
+        return;
+    codelet->known = true;
+    /* StarPU waits for the stream before it ends the task */
+    if (codelet->cuda)
+        codelet->starpu.cuda_flags[0] = STARPU_CUDA_ASYNC;
+    pthread_mutex_lock(&rt->mutex);
+    codelet->next = rt->codelet;
+    rt->codelet = codelet;
+    pthread_mutex_unlock(&rt->mutex);
+}
+
+struct weft_task *weft_task_create(struct weft_seq *seq,
+                                   const struct weft_codelet *codelet,
+                                   const void *args, size_t args_bytes,
+                                   const struct weft_access *access,
+                                   int n_access,
+                                   const struct weft_where *where)
+{
+    struct weft_rt *rt = seq->rt;
+    struct weft_task *t = task_allocate(access, n_access, args, args_bytes);
+    if (!t)
+        return NULL;
+    t->seq = seq;
+    t->at = rt->n_copies;
+    /* WEFT_CODELET defines it without const, as StarPU writes to it. */
+    t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
+    t->where = *where;
+    t->span = weft_record_span(rt);
+    /* from here on it is the number of StarPU's worker */
+    if (where->device >= 0)
+        t->where.device -= rt->first_device;
+    codelet_know(rt, t->codelet);
+    return t;
+}
+
 static int check_places(const char *op, int place,
                         const struct weft_access *access, int n_access,
                         struct weft_err *err)
@@ -360,21 +432,6 @@ static int check_places(const char *op, int place,
     return 0;
 }
 
-/* Makes the codelet known to the watchdog. */
-static void codelet_know(struct weft_rt *rt, struct weft_codelet *codelet)
-{
-    if (codelet->known)
-        return;
-    codelet->known = true;
-    /* StarPU waits for the stream before it ends the task */
-    if (codelet->cuda)
-        codelet->starpu.cuda_flags[0] = STARPU_CUDA_ASYNC;
-    pthread_mutex_lock(&rt->mutex);
-    codelet->next = rt->codelet;
-    rt->codelet = codelet;
-    pthread_mutex_unlock(&rt->mutex);
-}
-
 /* StarPU frees the struct with free() when the task has ended. */
 static struct starpu_task *starpu_task_of(struct weft_task *t)
 {
@@ -391,8 +448,7 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
     return task;
 }
 
-/* Takes references to the tiles of t, which is complete, and submits it. */
-static int task_submit(struct weft_task *t, struct starpu_task *task)
+void weft_task_hold_tiles(struct weft_task *t)
 {
     for (int i = 0; i < t->n_held; i++) {
         struct weft_tile *tile = t->held[i].tile;
@@ -401,6 +457,12 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
             atomic_fetch_add(&tile->n_writers, 1);
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);
+}
+
+/* Submits a task that is complete. */
+static int task_submit(struct weft_task *t, struct starpu_task *task)
+{
+    weft_task_hold_tiles(t);
     t->lot = weft_seq_begin(t->seq, t->n_held);
     WEFT_TSAN_RELEASE(t);
     int rc = starpu_task_submit(task);
@@ -408,7 +470,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
         return 0;
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     task_leave_tiles(t, NULL);
-    task_drop_tiles(t);
+    weft_task_drop_tiles(t);
     weft_seq_end(t->seq, t->lot, t->n_held);
     return rc;
 }
@@ -508,30 +570,22 @@ void weft_insert_here(struct weft_seq *seq,
     int member, n_members;
     struct weft_team *team = weft_team_next(seq, &member, &n_members);
     rt->n_inserted++;
-    weft_record_task(rt, codelet->starpu.name, where, access, n_access, work);
+    weft_record_task(rt, WEFT_REC_TASK, codelet->starpu.name, where, access,
+                     n_access, work);
     if (n_members > 0)
         weft_record_member(rt, where, member, n_members);
     if (rt->is_dry)
         return;
     struct weft_moments *moments = weft_ran_insert(rt, codelet->starpu.name,
                                                    where);
-    struct weft_task *t = task_create(access, n_access, args, args_bytes);
+    struct weft_task *t = weft_task_create(seq, codelet, args, args_bytes,
+                                           access, n_access, where);
     struct starpu_task *task = NULL;
     if (!t)
         goto nomem;
-    t->seq = seq;
     t->team = team;
     t->member = member;
     t->moments = moments;
-    t->at = rt->n_copies;
-    /* WEFT_CODELET defines it without const, as StarPU writes to it. */
-    t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
-    t->where = *where;
-    t->span = weft_record_span(rt);
-    /* from here on it is the number of StarPU's worker */
-    if (where->device >= 0)
-        t->where.device -= rt->first_device;
-    codelet_know(rt, t->codelet);
     task = starpu_task_of(t);
     if (!task || !task_handles(t, task, (uint64_t) rt->n_inserted))
         goto nomem;

@@ -32,6 +32,7 @@ struct weft_pool {
     size_t held_bytes;   /* given out, of classes that the limit bounds */
     size_t cached_bytes; /* in the lists */
     size_t limit_bytes;  /* of held_bytes */
+    int64_t after;       /* of blocks that went back to the system */
     struct weft_usage all;
     struct weft_usage *place; /* (n_places) */
 };
@@ -42,12 +43,16 @@ struct weft_need {
     int place;         /* of this rank: 0..n_places-1 */
     bool zeroed;       /* when got */
     bool beyond_limit; /* give it even beyond the limit */
+    /* of a block of a card, when got and when put: how much was put on the
+     * stream of the card's worker until what may still use it, counted from
+     * the start (weft_card_begin()); 0: nothing does */
+    int64_t after;
 };
 
 struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places);
 void weft_pool_free(struct weft_pool *pool); /* NULL is allowed */
 /* Returns a block; NULL beyond the limit, or when the system has no memory. */
-void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need);
+void *weft_pool_get(struct weft_pool *pool, struct weft_need *need);
 void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
                    void *block);
 /* The same without a block. False: beyond the limit. */
@@ -93,6 +98,7 @@ struct weft_tile {
     int n_parts; /* 0: it is not cut */
     /* NULL: temporary and not written yet, or a part */
     void *_Atomic data;
+    atomic_llong after;    /* of its memory: as in struct weft_need */
     atomic_int n_users;    /* users of the memory: owner, bodies, messages */
     atomic_int n_refs;     /* users of the struct: owner, StarPU's tasks */
     atomic_int n_writers;  /* tasks that write and have not ended */
@@ -120,6 +126,10 @@ void *weft_tile_memory(struct weft_tile *tile);
 /* Its memory; a temporary tile without memory gets it now. NULL: none is
  * left. */
 void *weft_tile_data(struct weft_tile *tile, bool zeroed);
+/* The work of this number on the stream of its card's worker uses its memory;
+ * the last that does, or -1. */
+void weft_tile_used(struct weft_tile *tile, int64_t number);
+int64_t weft_tile_user(const struct weft_tile *tile);
 /* Writes an error that no memory is left for it. Returns WEFT_ENOMEM. */
 int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err);
 /* Its memory for a message, which always gets some: zeros if nobody wrote the
@@ -167,7 +177,9 @@ struct weft_exec {
     struct weft_rt *rt;
     struct weft_card *card; /* NULL: a CPU device */
     struct weft_err err;
-    int device;
+    /* the stream of who only copies; NULL: the worker of a device */
+    struct CUstream_st *copies;
+    int64_t on_stream;      /* number of the body's work there */
     struct weft_team *team; /* of the body that runs; NULL: none */
     int member;
     void *shared;                       /* of a body without a gang */
@@ -203,6 +215,14 @@ void weft_card_end(struct weft_worker *w, int64_t number);
 double weft_card_took(struct weft_worker *w, int64_t number,
                       double *since_us_out);
 void weft_card_clear(struct weft_worker *w);
+/* Waits for the end of work; lets what comes next on the stream of one who
+ * copies wait for work of the card's worker `user`, -1: for none. */
+void weft_card_wait(struct weft_worker *w, int64_t number);
+void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
+                      int64_t number);
+/* Makes, and destroys, the stream of one who copies, for its thread. */
+void weft_card_open(struct weft_worker *w);
+void weft_card_close(struct weft_worker *w);
 
 /* Times of an iteration, and of the one that begins while it ends. */
 struct weft_pieces {
@@ -233,14 +253,17 @@ struct weft_call_time weft_times_get(const struct weft_times *times,
  * pipeline, at most 4), and the one before them. */
 enum { WEFT_CARD_EVENTS = 8 };
 
+/* Those who copy to a card, and from it. */
+enum { WEFT_CARD_COPIERS = 2 };
+
 struct weft_worker {
     struct weft_exec exec;
     /* of a card, the worker's own: events around the last bodies' work, by
      * number; how many there were; when the last that has ended did so */
     struct CUevent_st *event[WEFT_CARD_EVENTS][2];
-    int64_t n_begun;
     double stream_ended_us;
-    pthread_mutex_t mutex;              /* guards all below */
+    pthread_mutex_t mutex; /* guards all below */
+    int64_t n_begun;
     const struct weft_codelet *running; /* NULL: nothing */
     struct weft_where where;
     double since_us;
@@ -357,7 +380,32 @@ struct weft_task {
     struct weft_moments *moments; /* NULL: they are not noted */
     struct weft_span *span;       /* in the options' list; NULL: none */
     bool is_under_way; /* its body put work on a stream, which may go on */
+    /* of who copies: accesses that are missing; the next in the queue */
+    struct weft_copier *copier;
+    atomic_int n_missing;
+    int64_t order;
+    struct weft_task *next;
 };
+
+/* The steps of a task's life (insert.c), for those who run what StarPU does not.
+ * NULL: out of memory. */
+struct weft_task *weft_task_create(struct weft_seq *seq,
+                                   const struct weft_codelet *codelet,
+                                   const void *args, size_t args_bytes,
+                                   const struct weft_access *access,
+                                   int n_access,
+                                   const struct weft_where *where);
+/* Takes references to its tiles, when it is complete. */
+void weft_task_hold_tiles(struct weft_task *t);
+/* Gets memory and calls the body, or what is left of that after an error. */
+void weft_task_run(struct weft_task *t, struct weft_worker *w);
+/* All that it does is done: it no longer needs the memory of its tiles, but
+ * for those of the card `left` (NULL: none), which it has left before. */
+void weft_task_over(struct weft_task *t, struct weft_worker *w,
+                    const struct weft_card *left);
+/* StarPU is done with their handles. */
+void weft_task_drop_tiles(struct weft_task *t);
+enum starpu_data_access_mode weft_starpu_mode(enum weft_mode mode);
 
 /* Note that a task begins, and has ended: for times, records and the watchdog.
  * Called by the worker's thread. */
@@ -412,12 +460,15 @@ struct weft_rt {
     /* tasks and messages of all sequences, and what they take */
     atomic_long n_pending, pending_bytes;
     long most_pending, most_pending_bytes;
-    struct weft_pool *pool;     /* of host memory */
-    struct weft_card *card;     /* (n_cards) */
-    struct weft_codelet *copy;  /* (n_cards + 1, n_cards + 1), copy.c */
-    struct weft_worker *worker; /* (n_devices) */
-    int64_t n_records;          /* ring of one worker */
-    pthread_mutex_t mutex;      /* guards the lists below */
+    struct weft_pool *pool; /* of host memory */
+    struct weft_card *card; /* (n_cards) */
+    struct weft_copier
+        *copier;   /* (n_copiers), WEFT_CARD_COPIERS of each card */
+    int n_copiers; /* whose threads run */
+    struct weft_worker *worker; /* (n_workers) devices, then copiers */
+    int n_workers;
+    int64_t n_records;     /* ring of one worker */
+    pthread_mutex_t mutex; /* guards the lists below */
     struct weft_tile *free_tile, *free_foreign, *all_tile;
     struct weft_seq *seq;
     struct weft_codelet *codelet;
@@ -460,9 +511,16 @@ void weft_transfer_report(struct weft_rt *rt);
 void weft_interface_messages(void); /* tells StarPU-MPI */
 #endif
 
-/* The copies between unlike places. */
-int weft_copy_create(struct weft_rt *rt, struct weft_err *err);
-void weft_copy_free(struct weft_rt *rt);
+/* Who copies to and from cards, beside their workers (copier.c). _stop is
+ * called when nothing is left to copy. */
+int weft_copiers_start(struct weft_rt *rt, struct weft_err *err);
+void weft_copiers_stop(struct weft_rt *rt);
+/* Inserts what a card's copier does: a body that copies, with accesses to
+ * tiles that have no parts, or one that does nothing. where: no device. */
+void weft_insert_beside(struct weft_seq *seq,
+                        const struct weft_codelet *codelet, const void *args,
+                        size_t args_bytes, const struct weft_access access[2],
+                        const struct weft_where *where);
 /* src and dst are here. */
 void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
                     struct weft_tile *src, struct weft_tile *dst);
@@ -478,8 +536,8 @@ void weft_record_tile(struct weft_tile *tile, bool permanent);
 void weft_record_part(const struct weft_tile *part); /* of part->whole */
 void weft_record_release(const struct weft_tile *tile);
 /* A task with the parts of its tiles; where->device is one of the job. */
-void weft_record_task(struct weft_rt *rt, const char *op,
-                      const struct weft_where *where,
+void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
+                      const char *op, const struct weft_where *where,
                       const struct weft_access *access, int n_access,
                       const struct weft_work *work);
 /* The task that was inserted last is one of a gang's n. */

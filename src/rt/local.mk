@@ -3,6 +3,7 @@ rt_sources = \
 	%D%/acquire.c \
 	%D%/card.c \
 	%D%/codelet.h \
+	%D%/copier.c \
 	%D%/copy.c \
 	%D%/events.c \
 	%D%/exec.c \

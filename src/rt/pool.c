@@ -56,10 +56,12 @@ static void block_put(struct weft_pool *pool, void *block, size_t bytes)
  * links beside them. */
 struct link {
     void *next, *block;
+    int64_t after;
 };
 
-/* Takes the first kept block of class i, or returns NULL. mutex is held */
-static void *kept_take(struct weft_pool *pool, int i)
+/* Takes the first kept block of class i, or returns NULL; *after_out: as in
+ * struct weft_need. mutex is held */
+static void *kept_take(struct weft_pool *pool, int i, int64_t *after_out)
 {
     void *block = pool->free[i];
     if (!block)
@@ -69,6 +71,7 @@ static void *kept_take(struct weft_pool *pool, int i)
     } else {
         struct link *link = block;
         block = link->block;
+        *after_out = link->after;
         pool->free[i] = link->next;
         weft_free(link);
     }
@@ -77,7 +80,8 @@ static void *kept_take(struct weft_pool *pool, int i)
 }
 
 /* Keeps a block of class i; false: out of memory. mutex is held */
-static bool kept_add(struct weft_pool *pool, int i, void *block)
+static bool kept_add(struct weft_pool *pool, int i, void *block,
+                     int64_t after)
 {
     void *first = block;
     if (pool->node == STARPU_MAIN_RAM) {
@@ -86,7 +90,7 @@ static bool kept_add(struct weft_pool *pool, int i, void *block)
         struct link *link = weft_alloc(1, sizeof *link);
         if (!link)
             return false;
-        *link = (struct link){pool->free[i], block};
+        *link = (struct link){pool->free[i], block, after};
         first = link;
     }
     pool->free[i] = first;
@@ -111,13 +115,24 @@ struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places)
     return pool;
 }
 
+/* A block goes back to the system, which may give it out again. mutex is held
+ */
+static void forget(struct weft_pool *pool, int64_t after)
+{
+    if (pool->after < after)
+        pool->after = after;
+}
+
 /* mutex is held */
 static void trim(struct weft_pool *pool)
 {
     for (int i = 0; i < WEFT_POOL_CLASSES; i++) {
         void *block;
-        while ((block = kept_take(pool, i)) != NULL)
+        int64_t after = 0;
+        while ((block = kept_take(pool, i, &after)) != NULL) {
+            forget(pool, after);
             block_put(pool, block, class_bytes(i));
+        }
     }
 }
 
@@ -193,6 +208,23 @@ static bool reserve(struct weft_pool *pool, const struct weft_need *need)
     return true;
 }
 
+/* A block of the system's, which may be one that was given back to it. */
+static void *block_new(struct weft_pool *pool, size_t bytes,
+                       struct weft_need *need)
+{
+    void *block = block_get(pool, bytes);
+    if (block && pool->node == STARPU_MAIN_RAM)
+        return block;
+    pthread_mutex_lock(&pool->mutex);
+    if (!block) {
+        trim(pool);
+        block = block_get(pool, bytes);
+    }
+    need->after = pool->after;
+    pthread_mutex_unlock(&pool->mutex);
+    return block;
+}
+
 bool weft_pool_reserve(struct weft_pool *pool, const struct weft_need *need)
 {
     pthread_mutex_lock(&pool->mutex);
@@ -211,7 +243,7 @@ void weft_pool_unreserve(struct weft_pool *pool, const struct weft_need *need)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
+void *weft_pool_get(struct weft_pool *pool, struct weft_need *need)
 {
     if (need->bytes > ((size_t) 1 << 47))
         return NULL;
@@ -221,7 +253,7 @@ void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
     pthread_mutex_lock(&pool->mutex);
     bool ok = reserve(pool, need);
     if (ok)
-        block = kept_take(pool, i);
+        block = kept_take(pool, i, &need->after);
     if (ok && !block && pool->cached_bytes > left(pool))
         trim(pool);
     pthread_mutex_unlock(&pool->mutex);
@@ -230,13 +262,7 @@ void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
     /* only the system's own blocks are zeros from the start */
     bool zero = need->zeroed && (block || pool->is_starpus);
     if (!block)
-        block = block_get(pool, rounded);
-    if (!block) {
-        pthread_mutex_lock(&pool->mutex);
-        trim(pool);
-        pthread_mutex_unlock(&pool->mutex);
-        block = block_get(pool, rounded);
-    }
+        block = block_new(pool, rounded, need);
     if (block && zero)
         weft_card_zero(pool->node, block, need->bytes);
     if (!block) {
@@ -259,7 +285,9 @@ void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
      * and kept ones within a quarter of it. */
     bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4
              && pool->cached_bytes + rounded <= left(pool)
-             && kept_add(pool, i, block);
+             && kept_add(pool, i, block, need->after);
+    if (!keep)
+        forget(pool, need->after);
     pthread_mutex_unlock(&pool->mutex);
     if (!keep)
         block_put(pool, block, rounded);

@@ -117,7 +117,7 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,
                    struct weft_call_time *out)
 {
     struct weft_call_time sum = {0};
-    for (int d = 0; d < rt->n_devices; d++) {
+    for (int d = 0; d < rt->n_workers; d++) {
         struct weft_worker *w = &rt->worker[d];
         pthread_mutex_lock(&w->mutex);
         struct weft_call_time time = weft_times_get(&w->times, iteration,
@@ -299,7 +299,7 @@ void weft_worker_end(struct weft_worker *w, const struct weft_task *t)
             weft_times_add_restore(&w->times, t->where.iteration,
                                    t->where.call, ran.end_s - ran.start_s,
                                    hidden_s);
-        else
+        else if (!w->exec.copies) /* a device is busy */
             weft_times_add(&w->times, t->where.iteration, t->where.call,
                            ran.start_s, ran.end_s);
     }
@@ -316,7 +316,7 @@ static void write_number(FILE *f, const char *key, int32_t value)
         fprintf(f, ",\"%s\":%d", key, value);
 }
 
-static void write_record(FILE *f, const struct weft_rt *rt, int device,
+static void write_record(FILE *f, const struct weft_rt *rt, int tid,
                          const struct weft_record *r)
 {
     const char *name = weft_rt_call_name(rt, r->call);
@@ -324,7 +324,7 @@ static void write_record(FILE *f, const struct weft_rt *rt, int device,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,"
             "\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cname\":\"%s\","
             "\"args\":{\"call\":\"%s\"",
-            r->codelet->starpu.name, name, rt->rank, device, r->start_us,
+            r->codelet->starpu.name, name, rt->rank, tid, r->start_us,
             r->end_us - r->start_us, call_colour[r->call % 8], name);
     write_number(f, "iteration", r->iteration);
     write_number(f, "micro_batch", r->micro_batch);
@@ -332,21 +332,30 @@ static void write_record(FILE *f, const struct weft_rt *rt, int device,
     fprintf(f, "}}");
 }
 
-static void write_device(FILE *f, struct weft_rt *rt, int d)
+static void write_worker(FILE *f, struct weft_rt *rt, int d)
 {
     struct weft_worker *w = &rt->worker[d];
-    int rank = rt->rank, device = rt->first_device + d;
+    int rank = rt->rank, tid = rt->first_device + d,
+        copier = d - rt->n_devices;
+    char name[48];
+    snprintf(name, sizeof name, "device %d", tid);
+    if (copier >= 0) {
+        tid = weft_rt_n_devices(rt) + copier;
+        snprintf(name, sizeof name, "copies %s device %d",
+                 copier % WEFT_CARD_COPIERS ? "from" : "to",
+                 rt->first_device + copier / WEFT_CARD_COPIERS);
+    }
     fprintf(f,
             ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-            "\"args\":{\"name\":\"device %d\"}},\n"
+            "\"args\":{\"name\":\"%s\"}},\n"
             "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,"
             "\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-            rank, device, device, rank, device, device);
+            rank, tid, name, rank, tid, tid);
     pthread_mutex_lock(&w->mutex);
     int64_t end = w->n_records;
     int64_t first = end > rt->n_records ? end - rt->n_records : 0;
     for (int64_t i = first; i < end; i++)
-        write_record(f, rt, device, &w->record[i % rt->n_records]);
+        write_record(f, rt, tid, &w->record[i % rt->n_records]);
     pthread_mutex_unlock(&w->mutex);
 }
 
@@ -411,8 +420,8 @@ static void write_rank(FILE *f, struct weft_rt *rt)
             "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
             "\"args\":{\"name\":\"%s\"}}",
             rt->rank ? ",\n" : "", rt->rank, name);
-    for (int d = 0; d < rt->n_devices; d++)
-        write_device(f, rt, d);
+    for (int d = 0; d < rt->n_workers; d++)
+        write_worker(f, rt, d);
     pthread_mutex_lock(&rt->mutex);
     int64_t end = rt->n_message_times;
     for (int64_t i = end > WEFT_MESSAGE_TIMES ? end - WEFT_MESSAGE_TIMES : 0;

@@ -107,18 +107,21 @@ static void add_access(struct weft_recording *r, struct weft_tile *tile,
         weft_recording_access(r, number_of(tile, i), (int) mode);
 }
 
-void weft_record_task(struct weft_rt *rt, const char *op,
-                      const struct weft_where *where,
+void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
+                      const char *op, const struct weft_where *where,
                       const struct weft_access *access, int n_access,
                       const struct weft_work *work)
 {
     struct weft_recording *r = rt->recording;
     if (!r || is_left_out(rt, where->call))
         return;
+    struct weft_where who = *where;
     int place = where->device >= 0 ? weft_rt_place_of(rt, where->device)
               : n_access > 0       ? weft_tile_place(access[0].tile)
                                    : 0;
-    weft_recording_task(r, WEFT_REC_TASK, op, where, place);
+    if (kind == WEFT_REC_COPY)
+        who.device = -1;
+    weft_recording_task(r, kind, op, &who, place);
     for (int i = 0; i < n_access; i++)
         add_access(r, access[i].tile, access[i].mode);
     weft_recording_work(r, work);

@@ -183,16 +183,20 @@ static int choose_devices(int wanted, const struct weft_topology *topology,
 
 static int workers_create(struct weft_rt *rt, struct weft_err *err)
 {
-    size_t n = (size_t) rt->n_devices;
+    int n_workers = rt->n_devices + WEFT_CARD_COPIERS * rt->n_cards;
+    size_t n = (size_t) n_workers;
     rt->worker = weft_alloc(n, sizeof *rt->worker);
     if (!rt->worker)
         return weft_err_nomem(err, "devices", n * sizeof *rt->worker);
     rt->n_records = RECORDS / rt->n_devices;
-    for (int d = 0; d < rt->n_devices; d++) {
+    rt->n_workers = n_workers;
+    for (int d = 0; d < n_workers; d++) {
         struct weft_worker *w = &rt->worker[d];
+        int card = d < rt->n_devices
+                     ? d
+                     : (d - rt->n_devices) / WEFT_CARD_COPIERS;
         w->exec.rt = rt;
-        w->exec.device = rt->first_device + d;
-        w->exec.card = d < rt->n_cards ? &rt->card[d] : NULL;
+        w->exec.card = card < rt->n_cards ? &rt->card[card] : NULL;
         pthread_mutex_init(&w->mutex, NULL);
         if (!rt->profile)
             continue;
@@ -239,7 +243,7 @@ static int cards_start(struct weft_rt *rt,
         card->pool->is_starpus = true;
         card->pool->node = card->node;
     }
-    return weft_copy_create(rt, err);
+    return weft_copiers_start(rt, err);
 }
 
 /* Gives back what StarPU has allocated, while it runs. */
@@ -320,6 +324,7 @@ static void starpu_stop(struct weft_rt *rt)
 {
     weft_watchdog_stop(rt);
     if (rt->starpu_on) {
+        weft_copiers_stop(rt);
         for (int d = 0; d < rt->n_cards; d++)
             weft_card_clear(&rt->worker[d]);
         pools_free(rt);
@@ -335,14 +340,13 @@ static void rt_free(struct weft_rt *rt)
     starpu_stop(rt);
     if (rt->fxt_began)
         weft_fxt_clear();
-    for (int d = 0; rt->worker && d < rt->n_devices; d++) {
+    for (int d = 0; d < rt->n_workers; d++) {
         weft_exec_clear(&rt->worker[d].exec);
         pthread_mutex_destroy(&rt->worker[d].mutex);
         weft_free(rt->worker[d].record);
     }
     weft_free(rt->worker);
     weft_pool_free(rt->pool);
-    weft_copy_free(rt);
     weft_free(rt->card);
     pthread_mutex_destroy(&rt->mutex);
     weft_transfer_free(rt);

@@ -234,12 +234,21 @@ int weft_tile_reserve(struct weft_rt *rt, const struct weft_tile_id *id,
     return tile_create(rt, id, c, bytes, RESERVED, out, err);
 }
 
+static void used_until(struct weft_tile *tile, int64_t after)
+{
+    long long before = atomic_load(&tile->after);
+    while (before < after
+           && !atomic_compare_exchange_weak(&tile->after, &before, after))
+        continue;
+}
+
 /* After an error a tile may have several readers and no writer; when these
  * come at the same time, the memory of the first of them counts. */
-static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
+static void *tile_fill(struct weft_tile *tile, struct weft_need *need)
 {
     struct weft_pool *pool = pool_of(tile);
     void *none = NULL, *block = weft_pool_get(pool, need);
+    used_until(tile, need->after);
     if (!block || atomic_compare_exchange_strong(&tile->data, &none, block))
         return block;
     weft_pool_put(pool, need, block);
@@ -250,6 +259,16 @@ static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
 static struct weft_tile *base_of(struct weft_tile *tile)
 {
     return tile->whole ? tile->whole : tile;
+}
+
+void weft_tile_used(struct weft_tile *tile, int64_t number)
+{
+    used_until(base_of(tile), number + 1);
+}
+
+int64_t weft_tile_user(const struct weft_tile *tile)
+{
+    return atomic_load(&(tile->whole ? tile->whole : tile)->after) - 1;
 }
 
 static void *inside(const struct weft_tile *tile, void *memory)
@@ -320,6 +339,7 @@ static void tile_empty(struct weft_tile *tile)
 {
     void *data = atomic_exchange(&tile->data, NULL);
     struct weft_need need = need_of(tile);
+    need.after = atomic_exchange(&tile->after, 0);
     if (data) /* a part never has any */
         weft_pool_put(pool_of(tile), &need, data);
     else if (tile->is_reserved)

@@ -27,7 +27,7 @@ struct weft_watchdog {
 
 static void report_running(struct weft_rt *rt)
 {
-    for (int d = 0; d < rt->n_devices; d++) {
+    for (int d = 0; d < rt->n_workers; d++) {
         struct weft_worker *w = &rt->worker[d];
         pthread_mutex_lock(&w->mutex);
         const struct weft_codelet *codelet = w->running;
@@ -35,11 +35,15 @@ static void report_running(struct weft_rt *rt)
         double since = w->since_us;
         pthread_mutex_unlock(&w->mutex);
         if (codelet)
-            weft_warn("  device %d runs %s (%s, iteration %d, micro-batch "
+            weft_warn("  %s %d runs %s (%s, iteration %d, micro-batch "
                       "%d, layer %d) for %.1f s",
-                      rt->first_device + d, codelet->starpu.name,
-                      weft_rt_call_name(rt, where.call), where.iteration,
-                      where.micro_batch, where.layer,
+                      d < rt->n_devices ? "device" : "the copies of device",
+                      rt->first_device
+                          + (d < rt->n_devices
+                                 ? d
+                                 : (d - rt->n_devices) / WEFT_CARD_COPIERS),
+                      codelet->starpu.name, weft_rt_call_name(rt, where.call),
+                      where.iteration, where.micro_batch, where.layer,
                       (weft_rt_now_us(rt) - since) * 1e-6);
     }
 }

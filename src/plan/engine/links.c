@@ -162,7 +162,7 @@ void weft_engine_begin_posted(struct weft_engine *e)
     while (e->posted != WEFT_ENGINE_NONE && !e->full) {
         int32_t task = e->posted;
         e->posted = e->task[task].link[0];
-        if (weft_engine_rec(e, task)->kind == WEFT_REC_MESSAGE)
+        if (weft_engine_rec(e, task)->kind != WEFT_REC_ANSWER)
             send(e, task);
         else
             answer(e, task);
@@ -187,7 +187,7 @@ void weft_engine_flight_ended(struct weft_engine *e, int32_t flight)
 {
     struct weft_engine_flight *f = &e->flight[flight];
     int64_t task = f->task;
-    if (weft_engine_rec(e, task)->kind == WEFT_REC_MESSAGE)
+    if (weft_engine_rec(e, task)->kind != WEFT_REC_ANSWER)
         count(e, task, -1);
     weft_timers_remove_first(&e->timers);
     f->next = e->free_flight;

@@ -20,7 +20,7 @@ static void find_ends(struct weft_rec_reach *x, int64_t k)
     const struct weft_recording *r = x->r;
     const struct weft_rec_task *t = &r->task[x->head[k]];
     int32_t *ends = x->ends[k];
-    ends[0] = ends[1] = t->kind == WEFT_REC_TASK ? t->place : -1;
+    ends[0] = ends[1] = weft_rec_is_here(t->kind) ? t->place : -1;
     for (int64_t a = t->access; a < t->access + t->n_access; a++) {
         int32_t place = r->tile[r->access[a].tile].place;
         if (ends[0] < 0)

@@ -41,7 +41,7 @@ static void list_tasks(struct weft_rec_reach *x)
     int64_t n = x->r->n_tasks;
     for (int64_t t = 0; t < n; t++) {
         const struct weft_rec_task *task = &x->r->task[t];
-        x->place_of[t] = task->kind == WEFT_REC_TASK ? task->place : -1;
+        x->place_of[t] = weft_rec_is_here(task->kind) ? task->place : -1;
         if (x->place_of[t] >= 0)
             x->number[t] = (int32_t) x->at_end[task->place]++;
     }

@@ -76,8 +76,8 @@ struct weft_rec_reach {
     int64_t n_touch;
     uint64_t *near; /* (n_places, near_words) bits: places to look at */
     size_t near_words;
-    int32_t *place_of; /* (n_tasks) -1: no task of kind WEFT_REC_TASK */
-    int32_t *at;       /* tasks of kind WEFT_REC_TASK by place ... */
+    int32_t *place_of; /* (n_tasks) -1: it has none */
+    int32_t *at;       /* tasks that have one by place ... */
     int64_t *at_end;   /* (n_places) ... which end here */
     int32_t *number;   /* (n_tasks) among those of its place */
     /* (n_tasks) The first wait that it has ended before: of those that tell
