@@ -190,6 +190,11 @@ static void run_copy(int, void *what)
     count(c, (int64_t) (c->n_bytes * c->n_rows));
 }
 
+bool weft_emu_is_copy(void (*run)(int, void *))
+{
+    return run == run_copy;
+}
+
 static bool is_valid(const struct copy *c, enum cudaMemcpyKind kind)
 {
     bool to = weft_emu_memory_card(c->to) >= 0;

@@ -26,6 +26,34 @@ weft_emu_guard::~weft_emu_guard()
     pthread_mutex_unlock(&lock);
 }
 
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static int held, n_blocked;
+
+void weft_cards_hold(int what)
+{
+    weft_emu_guard guard;
+    held = what;
+    pthread_cond_broadcast(&let_go);
+}
+
+int weft_cards_blocked(void)
+{
+    weft_emu_guard guard;
+    return n_blocked;
+}
+
+int weft_emu_held(void)
+{
+    return held;
+}
+
+void weft_emu_pause(void)
+{
+    n_blocked++;
+    pthread_cond_wait(&let_go, &lock);
+    n_blocked--;
+}
+
 /* ---- Setup -------------------------------------------------------------- */
 
 static long number(const char *name, long otherwise, long least, long most)
@@ -416,6 +444,11 @@ static void run_kernel(int card, void *what)
         weft_emu_fail(cudaErrorUnknown, "card %d is lost", card);
     else if (translate(card, l + 1, l->n_bytes))
         weft_emu_run(l->grid, l->block, l->run, l + 1);
+}
+
+bool weft_emu_is_kernel(void (*run)(int, void *))
+{
+    return run == run_kernel;
 }
 
 void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,

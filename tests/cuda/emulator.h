@@ -29,6 +29,12 @@ struct weft_emu_guard {
     weft_emu_guard();
     ~weft_emu_guard();
 };
+/* Sleeps without the lock, until what is held has changed. */
+void weft_emu_pause(void);
+/* What is held now, of WEFT_CARDS_KERNELS and WEFT_CARDS_COPIES. */
+int weft_emu_held(void);
+bool weft_emu_is_kernel(void (*run)(int card, void *what));
+bool weft_emu_is_copy(void (*run)(int card, void *what));
 int weft_emu_card(void);                    /* of the calling thread */
 bool weft_emu_may_use(int card, int other); /* the other's memory */
 struct weft_cards_counts *weft_emu_counts(int card);

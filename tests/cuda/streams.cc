@@ -84,12 +84,22 @@ static void *must(void *p)
 
 /* ---- What runs ---------------------------------------------------------- */
 
-/* Runs one operation: the stream's first, or one that it waits for. */
-static void step(struct CUstream_st *s)
+static bool is_held(const struct operation *o)
+{
+    int held = weft_emu_held();
+    return ((held & WEFT_CARDS_KERNELS) && weft_emu_is_kernel(o->run))
+        || ((held & WEFT_CARDS_COPIES) && weft_emu_is_copy(o->run));
+}
+
+/* Runs one operation: the stream's first, or one that it waits for. False: it
+ * is held. */
+static bool step(struct CUstream_st *s)
 {
     while (s->first->wait && !s->first->wait->is_done)
         s = s->first->wait->stream;
     struct operation *o = s->first;
+    if (is_held(o))
+        return false;
     s->first = o->next;
     if (!s->first)
         s->last = NULL;
@@ -104,6 +114,7 @@ static void step(struct CUstream_st *s)
     drop(o->mark);
     drop(o->wait);
     free(o);
+    return true;
 }
 
 static unsigned chance(unsigned of)
@@ -139,13 +150,15 @@ static void perhaps_another(void)
         step(chosen);
 }
 
-static void run_until(const struct mark *m)
+static void run_until(struct mark *m)
 {
+    keep(m); /* its event may be recorded anew during a pause */
     while (!m->is_done) {
         perhaps_another();
-        if (!m->is_done)
-            step(m->stream);
+        if (!m->is_done && !step(m->stream))
+            weft_emu_pause();
     }
+    drop(m);
 }
 
 /* Whether a mark is done; if not, there is some progress. */
@@ -210,8 +223,8 @@ static void put_order(struct CUstream_st *s)
 static void after_put(struct CUstream_st *s)
 {
     if (!is_late() && order == WEFT_CARDS_AT_ONCE)
-        while (s->first)
-            step(s);
+        while (s->first && step(s))
+            continue;
     perhaps_another();
 }
 
@@ -237,12 +250,18 @@ void weft_emu_wait(struct CUstream_st *s)
 
 void weft_emu_wait_card(int card)
 {
-    for (struct CUstream_st *s = streams; s; s = s->next)
-        while (s->card == card && s->first) {
+    struct CUstream_st *s = streams;
+    while (s) {
+        bool waits = s->card == card && s->first;
+        if (waits)
             perhaps_another();
-            if (s->first)
-                step(s);
+        if (waits && s->first && !step(s)) {
+            weft_emu_pause();
+            s = streams; /* some may have come and gone */
+        } else if (!waits) {
+            s = s->next;
         }
+    }
 }
 
 void weft_emu_order(int which)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Emulated cards: what they notice, and that they answer as CUDA does. */
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -268,6 +269,53 @@ static void test_times_and_callbacks(void)
 }
 
 /* ---- Memory ------------------------------------------------------------- */
+
+static void *wait_for(void *stream)
+{
+    CHECK_INT(cudaStreamSynchronize(stream), cudaSuccess);
+    return NULL;
+}
+
+/* A copy goes on while another stream's kernel is held, and not while one is
+ * that it waits for. */
+static void holds(void)
+{
+    cudaStream_t a = new_stream(cudaStreamNonBlocking),
+                 b = new_stream(cudaStreamNonBlocking);
+    float *x = new_filled(1), *y = new_filled(1), *host = new_pinned(0);
+    cudaEvent_t event;
+    pthread_t thread;
+    CHECK_INT(cudaEventCreate(&event), cudaSuccess);
+    weft_cards_hold(WEFT_CARDS_KERNELS);
+    weft_k_add_cuda(a, x, y, N);
+    CHECK_INT(cudaEventRecord(event, a), cudaSuccess);
+    cudaMemcpyAsync(host, y, bytes, cudaMemcpyDeviceToHost, b);
+    CHECK_INT(cudaStreamSynchronize(b), cudaSuccess);
+    CHECK(host[N - 1] == 1);
+    CHECK_INT(cudaStreamQuery(a), cudaErrorNotReady);
+    CHECK_INT(cudaEventQuery(event), cudaErrorNotReady);
+    CHECK_INT(cudaStreamWaitEvent(b, event, 0), cudaSuccess);
+    cudaMemcpyAsync(host, x, bytes, cudaMemcpyDeviceToHost, b);
+    CHECK_INT(weft_cards_blocked(), 0);
+    REQUIRE(pthread_create(&thread, NULL, wait_for, b) == 0);
+    while (weft_cards_blocked() == 0)
+        sched_yield();
+    CHECK(host[N - 1] == 1);
+    weft_cards_hold(0);
+    pthread_join(thread, NULL);
+    CHECK(host[N - 1] == 2);
+    CHECK_INT(weft_cards_blocked(), 0);
+    CHECK(cudaFreeHost(host) == cudaSuccess);
+    CHECK(cudaFree(x) == cudaSuccess && cudaFree(y) == cudaSuccess);
+    CHECK(cudaEventDestroy(event) == cudaSuccess);
+    CHECK(cudaStreamDestroy(a) == cudaSuccess);
+    CHECK(cudaStreamDestroy(b) == cudaSuccess);
+}
+
+static void test_holds(void)
+{
+    each_card_order(holds);
+}
 
 static void test_out_of_memory(void)
 {
@@ -551,6 +599,7 @@ int main(void)
         {"test_null_stream", test_null_stream},
         {"test_queries", test_queries},
         {"test_times_and_callbacks", test_times_and_callbacks},
+        {"test_holds", test_holds},
         {"test_out_of_memory", test_out_of_memory},
         {"test_wrong_calls", test_wrong_calls},
         {"test_freed_too_early", test_freed_too_early},

@@ -271,6 +271,12 @@ void weft_cards_order(int order);
 /* From here on the time that events tell passes only while a card works: so
  * many milliseconds for each kernel and each copy. 0: it is the machine's. */
 void weft_cards_tick(double ms);
+/* What is held, of these, is not begun from here on; nor is what lies behind it
+ * on its stream, or waits for that. */
+enum { WEFT_CARDS_KERNELS = 1, WEFT_CARDS_COPIES = 2 };
+void weft_cards_hold(int what);
+/* How many threads wait for what is held. */
+int weft_cards_blocked(void);
 /* Since the start: kernels that ran on a card, and bytes that arrived there
  * or left (to the host), or came from another card. */
 struct weft_cards_counts {
