@@ -333,10 +333,13 @@ static void test_times(void)
 
 #ifdef WEFT_CUDA_EXECUTOR
 enum { COPIED = 4096, COPIED_N = COPIED / sizeof(float) };
+enum { COPYING_CALL = 2, ADDING_CALL = 3 };
 
 static void insert_add(struct weft_tile *to, struct weft_tile *from)
 {
     struct weft_where where = at(0);
+    where.call = ADDING_CALL;
+    where.iteration = 5;
     struct weft_layer_tiles left = {.block = {to}}, right = {.block = {from}};
     weft_insert_grad_add(seq, &where, &left, &right);
 }
@@ -426,6 +429,15 @@ static void after_copy(void)
     stop();
 }
 
+/* Waits until tiles take no more than this. */
+static void wait_for_memory(size_t bytes_left)
+{
+    size_t now, peak;
+    do
+        weft_rt_memory(rt, WEFT_MEM_GRADIENTS, &now, &peak);
+    while (now > bytes_left);
+}
+
 /* A kernel still reads memory that its tile has given back: a copy that gets
  * this memory waits for the kernel, and one that needs none does not. */
 static void memory_of_kernel_in(size_t gpu_bytes)
@@ -440,10 +452,7 @@ static void memory_of_kernel_in(size_t gpu_bytes)
     insert_add(sum, old);
     weft_tile_release(old);
     /* the worker's body returns, and the memory is given back */
-    size_t now = 0, peak;
-    do
-        weft_rt_memory(rt, WEFT_MEM_GRADIENTS, &now, &peak);
-    while (now > 3 * COPIED + 64);
+    wait_for_memory(3 * COPIED + 64);
     struct weft_tile *new = temp_at(0, WEFT_MEM_GRADIENTS, COPIED);
     weft_insert_copy(seq, &where, in, new);
     while (weft_cards_blocked() == 0 && !weft_tile_ready(new))
@@ -465,6 +474,49 @@ static void memory_of_kernel_in(size_t gpu_bytes)
     stop();
 }
 
+/* A copy that restores while the same card runs a task of another call is
+ * hidden; a copy takes nothing of its device's time. */
+static void times_of_copies(void)
+{
+    struct weft_call_time time;
+    start(0);
+    int n = host_place();
+    struct weft_tile *in = tile_of(n, 9), *card = tile_of(0, 1),
+                     *sum = tile_of(0, 1), *old = tile_of(0, 4);
+    struct weft_where where = at(0);
+    where.call = COPYING_CALL;
+    where.iteration = 5;
+    weft_insert_copy(seq, &where, in, card);
+    must_wait();
+    weft_rt_times(rt, 5, COPYING_CALL, &time);
+    CHECK(time.n_tasks == 0 && time.busy_s == 0 && time.restore_s == 0);
+    where.restores = true;
+    weft_insert_copy(seq, &where, in, card);
+    must_wait();
+    weft_rt_times(rt, 5, COPYING_CALL, &time);
+    CHECK(time.restore_s > 0 && time.hidden_s == 0);
+    double before_s = time.restore_s;
+    weft_cards_hold(WEFT_CARDS_KERNELS);
+    insert_add(sum, old);
+    weft_tile_release(old);
+    wait_for_memory(3 * COPIED); /* the body has begun */
+    weft_insert_copy(seq, &where, in, card);
+    weft_insert_copy(seq, &where, card, in);
+    (void) weft_tile_acquire(in, WEFT_READ);
+    weft_tile_unacquire(in);
+    weft_rt_times(rt, 5, COPYING_CALL, &time);
+    CHECK(time.hidden_s > 0);
+    CHECK(fabs(time.restore_s - before_s - time.hidden_s) < 1e-9);
+    weft_cards_hold(0);
+    must_wait();
+    weft_rt_times(rt, 5, ADDING_CALL, &time);
+    CHECK_INT(time.n_tasks, 1);
+    weft_tile_release(in);
+    weft_tile_release(card);
+    weft_tile_release(sum);
+    stop();
+}
+
 static void memory_of_kernel(void)
 {
     memory_of_kernel_in(0);
@@ -479,6 +531,7 @@ static void test_copies_beside(void)
     each_card_order(beside_kernel);
     each_card_order(after_copy);
     each_card_order(memory_of_kernel);
+    each_card_order(times_of_copies);
 #else
     weft_test_skip("only emulated cards hold what was put on a stream");
 #endif

@@ -265,6 +265,14 @@ static void test_paths(void)
     weft_recording_access(&r, to, 1);
     CHECK(near(weft_costs_task(costs, &r, copy, 2),
                10e-6 + 2e-6 + 1e6 / 200e9));
+    /* one beside the devices, on the links that messages have */
+    copy = task(WEFT_REC_COPY, 2, NULL);
+    weft_recording_access(&r, from, 0);
+    weft_recording_access(&r, to, 1);
+    weft_recording_work(&r, NULL);
+    CHECK_INT(weft_costs_message(costs, &r, copy, link, &latency, &bytes), 2);
+    CHECK(near(bytes, 1e6) && near(latency, 2e-6));
+    CHECK(weft_costs_task(costs, &r, copy, 2) == 0);
     weft_recording_release(&r);
     weft_costs_free(costs);
 }
@@ -325,10 +333,9 @@ static void test_gang(void)
     struct weft_costs *costs = costs_of_places();
     weft_recording_init(&r);
     for (int32_t k = 0; k < 3; k++) {
-        weft_recording_gang(&r,
-                            &(struct weft_rec_gang){.task = k,
-                                                    .received_bytes = 6000,
-                                                    .n_received = 6});
+        weft_recording_gang(
+            &r, &(struct weft_rec_gang){
+                    .task = k, .received_bytes = 6000, .n_received = 6});
         task(WEFT_REC_TASK, 2 + k, &work); /* the last on another node */
         r.task[k].member = (uint8_t) k;
         r.task[k].n_members = 3;

@@ -70,6 +70,10 @@ static void make_message(struct world *w)
     int a = draw(BRUTE_LINKS);
     send(from, to, a, (a + 1 + draw(BRUTE_LINKS - 1)) % BRUTE_LINKS,
          20 * draw_s(), draw(2) ? draw_s() / 4 : 0);
+    if (r.tile[from].place / w->job.places_per_rank
+            == r.tile[to].place / w->job.places_per_rank
+        && draw(2))
+        r.task[r.n_tasks - 1].kind = WEFT_REC_COPY;
 }
 
 static void make_task(struct world *w)

@@ -405,13 +405,16 @@ enum { PLACES = 5, MOST_TILES = 60 };
 static void add_random_task(struct weft_recording *r, int32_t n)
 {
     int32_t from = draw(n), place = r->tile[from].place;
-    bool message = draw(3) == 0;
+    bool copies = draw(6) == 0, message = copies || draw(3) == 0;
     const struct weft_where where = {
         .device = message ? -1 : place,
         .position = message || draw(2) ? 0 : r->n_tasks + 1};
     int32_t to = draw(PLACES);
-    weft_recording_task(r, message ? WEFT_REC_MESSAGE : WEFT_REC_TASK, "task",
-                        &where, message ? to : place);
+    weft_recording_task(r,
+                        copies    ? WEFT_REC_COPY
+                        : message ? WEFT_REC_MESSAGE
+                                  : WEFT_REC_TASK,
+                        "task", &where, message ? to : place);
     weft_recording_access(r, from, 0);
     weft_recording_access(
         r,
