@@ -117,9 +117,17 @@ void weft_card_end(struct weft_worker *w, int64_t number)
         cudaEventRecord(events_of(w, number)[1], weft_exec_stream(&w->exec)));
 }
 
-void weft_card_wait(struct weft_worker *w, int64_t number)
+void weft_card_wait(struct weft_worker *w, int64_t number, double spin_us)
 {
-    must(cudaEventSynchronize(events_of(w, number)[1]));
+    cudaEvent_t end = events_of(w, number)[1];
+    const struct weft_rt *rt = w->exec.rt;
+    double until_us = weft_rt_now_us(rt) + spin_us;
+    cudaError_t rc = cudaErrorNotReady;
+    while (rc == cudaErrorNotReady && weft_rt_now_us(rt) < until_us) {
+        rc = cudaEventQuery(end);
+        (void) cudaGetLastError(); /* that it is not ready is none */
+    }
+    must(rc == cudaErrorNotReady ? cudaEventSynchronize(end) : rc);
 }
 
 void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
@@ -279,10 +287,11 @@ void weft_card_clear(struct weft_worker *w)
     (void) w;
 }
 
-void weft_card_wait(struct weft_worker *w, int64_t number)
+void weft_card_wait(struct weft_worker *w, int64_t number, double spin_us)
 {
     (void) w;
     (void) number;
+    (void) spin_us;
 }
 
 void weft_card_follow(struct weft_worker *w, struct weft_worker *user,

@@ -25,6 +25,7 @@ enum { IN, OUT, N_WAYS = WEFT_CARD_COPIERS };
 struct weft_copier {
     struct weft_worker *worker; /* in rt->worker */
     pthread_t thread;
+    atomic_int n_queued;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t came;
     struct weft_task *first, *last; /* what can be copied, in order */
@@ -49,6 +50,20 @@ static void leave_sequence(struct weft_seq *seq, int64_t lot, int n)
         weft_seq_end(seq, lot, 1);
 }
 
+/* How long it does not sleep for what comes soon. */
+static double spin_us(const struct weft_copier *c)
+{
+    return c->worker->exec.rt->nap ? 0 : WEFT_SPIN_US;
+}
+
+static void stay_awake(const struct weft_copier *c)
+{
+    const struct weft_rt *rt = c->worker->exec.rt;
+    double until_us = weft_rt_now_us(rt) + spin_us(c);
+    while (atomic_load(&c->n_queued) == 0 && weft_rt_now_us(rt) < until_us)
+        WEFT_PAUSE();
+}
+
 static void copy(struct weft_copier *c, struct weft_task *t)
 {
     struct weft_seq *seq = t->seq;
@@ -56,12 +71,13 @@ static void copy(struct weft_copier *c, struct weft_task *t)
     int n = t->n_held;
     weft_task_run(t, c->worker);
     if (t->is_under_way)
-        weft_card_wait(c->worker, t->on_stream);
+        weft_card_wait(c->worker, t->on_stream, spin_us(c));
     weft_task_over(t, c->worker, NULL);
     release(t);
     weft_task_drop_tiles(t);
     weft_free(t);
     leave_sequence(seq, lot, n);
+    stay_awake(c);
 }
 
 /* The next one; NULL: it stops. */
@@ -71,8 +87,10 @@ static struct weft_task *take(struct weft_copier *c)
     while (!c->first && !c->stops)
         pthread_cond_wait(&c->came, &c->mutex);
     struct weft_task *t = c->first;
-    if (t)
+    if (t) {
         c->first = t->next;
+        atomic_fetch_sub(&c->n_queued, 1);
+    }
     pthread_mutex_unlock(&c->mutex);
     return t;
 }
@@ -109,6 +127,7 @@ static void put(struct weft_copier *c, struct weft_task *t)
     *at = t;
     if (!t->next)
         c->last = t;
+    atomic_fetch_add(&c->n_queued, 1);
     pthread_cond_signal(&c->came);
     pthread_mutex_unlock(&c->mutex);
 }

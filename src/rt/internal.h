@@ -215,9 +215,10 @@ void weft_card_end(struct weft_worker *w, int64_t number);
 double weft_card_took(struct weft_worker *w, int64_t number,
                       double *since_us_out);
 void weft_card_clear(struct weft_worker *w);
-/* Waits for the end of work; lets what comes next on the stream of one who
- * copies wait for work of the card's worker `user`, -1: for none. */
-void weft_card_wait(struct weft_worker *w, int64_t number);
+/* Waits for the end of work, awake for spin_us at most; lets what comes next on
+ * the stream of one who copies wait for work of the card's worker `user`, -1:
+ * for none. */
+void weft_card_wait(struct weft_worker *w, int64_t number, double spin_us);
 void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
                       int64_t number);
 /* Makes, and destroys, the stream of one who copies, for its thread. */
@@ -609,6 +610,9 @@ struct weft_watchdog_view {
     bool told, blamed;
 };
 void weft_watchdog_look(struct weft_watchdog_view *view, double now_s);
+
+/* Spinning before a thread sleeps: a wake-up costs about as much. */
+enum { WEFT_SPIN_US = 20 };
 
 /* For loops that poll: the first calls return at once, later ones sleep longer
  * and longer. */

@@ -20,9 +20,7 @@
 enum {
     MAX_DEVICES = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? STARPU_MAXCPUS
                                                     : WEFT_MAX_DEVICES,
-    RECORDS = 1 << 17, /* records of all devices: 6 MiB, 25 MB as a trace */
-    /* spinning before a nap: a wake-up costs about as much */
-    SPIN_US = 20
+    RECORDS = 1 << 17 /* records of all devices: 6 MiB, 25 MB as a trace */
 };
 
 static atomic_bool started;
@@ -289,7 +287,7 @@ static int starpu_start(struct weft_rt *rt,
     conf.will_use_mpi = rt->n_ranks > 1;
     if (rt->policy) {
         rt->policy->configure(rt->n_devices, nap,
-                              rt->n_devices > n_usable ? 0 : SPIN_US);
+                              rt->n_devices > n_usable ? 0 : WEFT_SPIN_US);
         conf.sched_policy = rt->policy->starpu;
     } else {
         conf.sched_policy = nap ? weft_nap_policy("prio") : NULL;
@@ -309,12 +307,12 @@ static int starpu_start(struct weft_rt *rt,
         return weft_err_set(err, WEFT_EINTERNAL,
                             "StarPU started %d devices instead of %d", n,
                             n_cpus);
+    rt->nap = nap;
     weft_interface_start();
     if (rt->n_cards > 0)
         rc = cards_start(rt, options, err);
     if (rc)
         return rc;
-    rt->nap = nap;
     rt->min_priority = starpu_sched_get_min_priority();
     rt->max_priority = starpu_sched_get_max_priority();
     return 0;

@@ -248,7 +248,8 @@ static void *tile_fill(struct weft_tile *tile, struct weft_need *need)
 {
     struct weft_pool *pool = pool_of(tile);
     void *none = NULL, *block = weft_pool_get(pool, need);
-    used_until(tile, need->after);
+    if (need->after)
+        used_until(tile, need->after);
     if (!block || atomic_compare_exchange_strong(&tile->data, &none, block))
         return block;
     weft_pool_put(pool, need, block);
@@ -339,7 +340,7 @@ static void tile_empty(struct weft_tile *tile)
 {
     void *data = atomic_exchange(&tile->data, NULL);
     struct weft_need need = need_of(tile);
-    need.after = atomic_exchange(&tile->after, 0);
+    need.after = tile->card ? atomic_exchange(&tile->after, 0) : 0;
     if (data) /* a part never has any */
         weft_pool_put(pool_of(tile), &need, data);
     else if (tile->is_reserved)

@@ -250,6 +250,26 @@ static void test_links(void)
     done(e);
 }
 
+/* A copy beside the devices of two places, which are busy meanwhile. */
+static void test_copy_beside(void)
+{
+    begin();
+    int32_t x = tile(0, 20), y = tile(1, 20);
+    int64_t a = task(0, 0, 0, 10), b = task(1, 0, 0, 8);
+    int64_t copy = send(x, y, 0, 1, 20, 0.5);
+    r.task[copy].kind = WEFT_REC_COPY;
+    int64_t c = task(1, 0, 0, 1);
+    weft_recording_access(&r, y, READ);
+    struct weft_engine *e = play(&own);
+    check_span(e, a, 0, 10);
+    check_span(e, b, 0, 8);
+    check_span(e, copy, 0, 2.5); /* 20 bytes at 10 per second */
+    check_span(e, c, 8, 9);
+    check_s(weft_engine_use(e, 0).busy_s, 10);
+    check_s(weft_engine_use(e, 1).busy_s, 9);
+    done(e);
+}
+
 /* Ready tasks of a device: priority, then those with a position, then the
  * order of insertion; a position that is not next waits, and one of another
  * chain does not. */
@@ -431,7 +451,8 @@ static void test_insertion_ranks(void)
 
 WEFT_TESTS("plan/engine", {"test_fork", test_fork},
            {"test_pipeline", test_pipeline}, {"test_period", test_period},
-           {"test_links", test_links}, {"test_order", test_order},
-           {"test_gang", test_gang}, {"test_waits", test_waits},
-           {"test_grows", test_grows}, {"test_insertion", test_insertion},
+           {"test_links", test_links}, {"test_copy_beside", test_copy_beside},
+           {"test_order", test_order}, {"test_gang", test_gang},
+           {"test_waits", test_waits}, {"test_grows", test_grows},
+           {"test_insertion", test_insertion},
            {"test_insertion_ranks", test_insertion_ranks})

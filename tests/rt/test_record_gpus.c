@@ -81,6 +81,13 @@ static void test_places(void)
     stop();
 }
 
+/* The last task is a copy beside the devices of a place. */
+static bool is_beside(int place)
+{
+    const struct weft_rec_task *t = &recording.task[recording.n_tasks - 1];
+    return t->kind == WEFT_REC_COPY && t->device == -1 && t->place == place;
+}
+
 /* A task without a device has one of its place, as when it runs. */
 static void test_devices(void)
 {
@@ -94,13 +101,19 @@ static void test_devices(void)
             CHECK_INT(weft_rt_place_of(rt, device_of_last()), p);
         }
     }
-    /* Between a GPU and the host, the GPU copies; between GPUs, the one that
-     * gets it. */
+    /* Between a GPU and the host it is copied beside the GPU; between GPUs,
+     * beside the one that gets it. */
     weft_insert_copy(seq, &any, tile[4], tile[5]);
-    CHECK_INT(device_of_last(), DEVICES + 1);
+    CHECK(is_beside(4));
     weft_insert_copy(seq, &any, tile[2], tile[1]);
-    CHECK_INT(device_of_last(), 1);
+    CHECK(is_beside(1));
     weft_insert_copy(seq, &any, tile[0], tile[1]);
+    CHECK(is_beside(1));
+    /* A GPU copies in its own memory, and what lies in the host's. */
+    weft_insert_copy(seq, &any, tile[1], tile_at(1, WEFT_MEM_WEIGHTS, 64));
+    CHECK_INT(device_of_last(), 1);
+    weft_insert_copy(seq, &any, tile_at(1, WEFT_MEM_SAMPLES, 64),
+                     tile_at(1, WEFT_MEM_SAMPLES, 64));
     CHECK_INT(device_of_last(), 1);
     stop();
 }
