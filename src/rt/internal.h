@@ -180,6 +180,7 @@ struct weft_exec {
     /* the stream of who only copies; NULL: the worker of a device */
     struct CUstream_st *copies;
     int64_t on_stream;      /* number of the body's work there */
+    int device;             /* in the job; -1: of who copies */
     struct weft_team *team; /* of the body that runs; NULL: none */
     int member;
     void *shared;                       /* of a body without a gang */

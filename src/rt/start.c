@@ -194,6 +194,7 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
                      ? d
                      : (d - rt->n_devices) / WEFT_CARD_COPIERS;
         w->exec.rt = rt;
+        w->exec.device = d < rt->n_devices ? rt->first_device + d : -1;
         w->exec.card = card < rt->n_cards ? &rt->card[card] : NULL;
         pthread_mutex_init(&w->mutex, NULL);
         if (!rt->profile)
