@@ -2,6 +2,7 @@
 #include "lm/migration.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -22,6 +23,18 @@ int weft_migration_check(int32_t instances, const char *call, int32_t dp,
     return 0;
 }
 
+static int32_t left_at(double share, int32_t n)
+{
+    return (int32_t) floor(share * n + 1e-9);
+}
+
+static void add_step(struct weft_migration *m, int32_t remaining,
+                     int32_t instances)
+{
+    m->step[m->n_steps].remaining = remaining;
+    m->step[m->n_steps++].instances = instances;
+}
+
 int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
                         const struct weft_migration_when *when,
                         struct weft_migration *out, struct weft_err *err)
@@ -30,17 +43,22 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
     int32_t each = gen->n_instances / replicas;
     *out = (struct weft_migration){
         .n_replicas = when->share > 0 ? replicas : 1,
-        .remaining = (int32_t) floor(when->share * n + 1e-9),
-        .instances = when->instances,
         .most_batch = each * gen->n_slots,
         .room_tokens = (int64_t) each * gen->n_pages * WEFT_PAGE_TOKENS};
     if (when->most_batch > 0 && when->most_batch < out->most_batch)
         out->most_batch = when->most_batch;
     if (out->n_replicas == 1)
         return 0;
+    add_step(out, left_at(when->share, n), when->instances);
+    for (int32_t k = 0; k < when->n_later; k++)
+        add_step(out, left_at(when->later[k].share, n),
+                 when->later[k].instances);
     out->stays = weft_alloc((size_t) replicas, sizeof *out->stays);
+    out->among = weft_alloc((size_t) replicas, sizeof *out->among);
     out->to = weft_alloc((size_t) n, sizeof *out->to);
-    return out->stays && out->to
+    for (int32_t i = 0; out->among && i < replicas; i++)
+        out->among[i] = true;
+    return out->stays && out->among && out->to
              ? 0
              : weft_err_nomem(err, "samples that move", (size_t) n * 4);
 }
@@ -48,7 +66,14 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
 void weft_migration_release(struct weft_migration *m)
 {
     weft_free(m->stays);
+    weft_free(m->among);
     weft_free(m->to);
+}
+
+bool weft_migration_is_due(const struct weft_migration *m, int32_t n_left)
+{
+    return m->next < m->n_steps && n_left > 0
+        && n_left <= m->step[m->next].remaining;
 }
 
 /* A step takes as long with one sample as with the most that a replica takes
@@ -71,17 +96,18 @@ static double prefill_s(void *ctx, int32_t n, double n_tokens)
 
 void weft_migrated_release(struct weft_migrated *m)
 {
-    weft_free(m->stay);
-    weft_free(m->moved);
-    *m = (struct weft_migrated){.n_stay = 0};
+    for (int32_t k = 0; k < WEFT_MIGRATIONS; k++) {
+        weft_free(m->of[k].stay);
+        weft_free(m->of[k].moved);
+    }
+    *m = (struct weft_migrated){.n = 0};
 }
 
 static int note(struct weft_migration *m, int32_t n_left,
                 const struct weft_migrate_left *left, const int32_t *sample,
                 struct weft_err *err)
 {
-    struct weft_migrated *log = m->log;
-    weft_migrated_release(log);
+    struct weft_moved *log = &m->log->of[m->log->n++];
     log->stay = weft_alloc((size_t) m->n_replicas, sizeof *log->stay);
     log->moved = weft_alloc((size_t) n_left, sizeof *log->moved);
     if (!log->stay || !log->moved)
@@ -99,7 +125,8 @@ static int note(struct weft_migration *m, int32_t n_left,
 
 int weft_migration_decide(struct weft_migration *m, int32_t n_left,
                           const struct weft_migrate_left *left,
-                          const int32_t *sample, struct weft_err *err)
+                          const int32_t *sample, bool *decided_out,
+                          struct weft_err *err)
 {
     const struct weft_migrate_costs costs = {
         .ctx = m,
@@ -112,16 +139,24 @@ int weft_migration_decide(struct weft_migration *m, int32_t n_left,
         .stays = m->stays,
         .to = weft_alloc((size_t) n_left, sizeof *d.to),
         .reads = weft_alloc((size_t) n_left, sizeof *d.reads)};
-    int rc = d.to && d.reads ? weft_migrate_decide(
-                 &costs, m->n_replicas, n_left, left, m->instances, &d, err)
-                             : weft_err_nomem(err, "samples that move",
-                                              (size_t) n_left * 4);
-    m->decided = !rc && d.n_stay > 0;
-    m->remaining = n_left - 1;
-    for (int32_t k = 0; k < n_left && m->decided; k++)
+    while (m->next + 1 < m->n_steps
+           && n_left <= m->step[m->next + 1].remaining)
+        m->next++; /* those before found no fewer replicas */
+    int rc = d.to && d.reads
+               ? weft_migrate_decide(&costs, m->n_replicas, m->among, n_left,
+                                     left, m->step[m->next].instances, &d,
+                                     err)
+               : weft_err_nomem(err, "samples that move",
+                                (size_t) n_left * 4);
+    *decided_out = !rc && d.n_stay > 0;
+    m->step[m->next].remaining = n_left - 1;
+    for (int32_t k = 0; k < n_left && *decided_out; k++)
         m->to[sample[k]] = m->stays[left[k].instance] ? -1 : d.to[k];
-    if (m->decided && m->log)
-        rc = note(m, n_left, left, sample, err);
+    if (*decided_out) {
+        m->next++;
+        memcpy(m->among, m->stays, (size_t) m->n_replicas);
+        rc = m->log ? note(m, n_left, left, sample, err) : 0;
+    }
     weft_free(d.to);
     weft_free(d.reads);
     return rc;

@@ -11,15 +11,21 @@
 #include "graphs/calls/calls.h"
 #include "plan/fusion/migrate.h"
 
-/* What moved. */
+enum { WEFT_MIGRATIONS = 1 + WEFT_MIGRATE_LATER };
+
+/* What moved, in each migration. */
 struct weft_moved_sample {
     int32_t sample, from, to; /* replicas */
 };
-struct weft_migrated {
+struct weft_moved {
     int32_t n_left;        /* samples, when it was decided */
-    int32_t n_stay, *stay; /* replicas that went on; 0: nothing moved */
+    int32_t n_stay, *stay; /* replicas that went on */
     int32_t n_moved;
     struct weft_moved_sample *moved; /* (n_moved) */
+};
+struct weft_migrated {
+    int32_t n;
+    struct weft_moved of[WEFT_MIGRATIONS];
 };
 void weft_migrated_release(struct weft_migrated *migrated);
 
@@ -30,18 +36,23 @@ struct weft_migration_when {
                            the samples can be dealt to */
     int32_t most_batch; /* samples that a replica takes on, its own included;
                            0: as many as it has slots */
+    int32_t n_later;    /* migrations after it */
+    struct weft_migrate_later later[WEFT_MIGRATE_LATER];
 };
 
 struct weft_migration {
-    int32_t n_replicas;  /* that generate; 1: samples never move */
-    int32_t remaining;   /* it is decided when so few samples are left */
-    int32_t instances;   /* so many replicas go on at least */
-    int32_t most_batch;  /* samples that a replica takes on */
-    int64_t room_tokens; /* of a replica's KV cache */
+    int32_t n_replicas; /* that generate; 1: samples never move */
+    /* Each is decided when so few samples are left, and then so many replicas
+     * go on at least. */
+    struct {
+        int32_t remaining, instances;
+    } step[WEFT_MIGRATIONS];
+    int32_t n_steps, next;     /* that is not decided yet */
+    int32_t most_batch;        /* samples that a replica takes on */
+    int64_t room_tokens;       /* of a replica's KV cache */
     struct weft_migrated *log; /* what moves is noted there; NULL: nobody
                                   asks */
-    bool decided;
-    bool *stays; /* (n_replicas) */
+    bool *stays, *among;       /* (n_replicas) that go on; that did before */
     int32_t *to; /* (samples) the replica that goes on with it; -1: its own */
 };
 
@@ -58,12 +69,16 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
                         struct weft_migration *out, struct weft_err *err);
 void weft_migration_release(struct weft_migration *m);
 
-/* Decides who goes on with the n_left samples that are left; sample (n_left):
- * their indices; left[].instance: replicas. Nothing is decided where their
- * samples do not fit fewer replicas: the next time that fewer are left may do.
- * Errors: WEFT_ENOMEM. */
+/* Whether so few samples are left that who goes on is to be decided. */
+bool weft_migration_is_due(const struct weft_migration *m, int32_t n_left);
+/* Decides who goes on with the n_left samples that are left, all of which are
+ * where the last migration put them; sample (n_left): their indices;
+ * left[].instance: replicas. Nothing is decided where their samples do not fit
+ * fewer replicas: the next time that fewer are left may do. *decided_out:
+ * whether some replica goes on no more. Errors: WEFT_ENOMEM. */
 int weft_migration_decide(struct weft_migration *m, int32_t n_left,
                           const struct weft_migrate_left *left,
-                          const int32_t *sample, struct weft_err *err);
+                          const int32_t *sample, bool *decided_out,
+                          struct weft_err *err);
 
 #endif

@@ -188,6 +188,7 @@ static int move_all(struct weft_rollout_control *c, int32_t from)
 {
     int32_t slots = c->gen->n_slots;
     int rc = 0;
+    c->n_leaving--;
     for (int32_t s = 0; s < slots && !rc; s++)
         if (c->slot[(int64_t) from * slots + s] >= 0)
             rc = move(c, from, s);
@@ -233,36 +234,37 @@ static int decide(struct weft_rollout_control *c)
     size_t n = (size_t) c->n;
     struct weft_migrate_left *left = weft_alloc(n, sizeof *left);
     int32_t *number = weft_alloc(2 * n, sizeof *number);
+    bool decided = false;
     int rc = left && number ? 0
                             : weft_err_nomem(c->err, "samples that move",
                                              n * sizeof *left);
     int32_t n_left = rc ? 0 : list_left(c, number, left, number + n);
     if (!rc)
         rc = weft_migration_decide(&c->migration, n_left, left, number + n,
-                                   c->err);
+                                   &decided, c->err);
     weft_free(left);
     weft_free(number);
-    if (rc || !c->migration.decided)
+    if (rc || !decided)
         return rc;
     weft_rt_mark(c->gen->model->rt, "samples move", "left", c->gen->call,
                  c->args.iteration, n_left);
     weft_rollout_see_trigger(c, n_left);
     for (int32_t i = 0; i < c->gen->n_instances; i++) {
         struct weft_g_instance *x = &c->gen->instance[i];
-        x->freed = !c->migration.stays[x->dp];
-        c->stats.n_freed += x->freed;
+        bool leaves_now = !x->freed && !c->migration.stays[x->dp];
+        x->freed = x->freed || leaves_now;
+        c->stats.n_freed += leaves_now;
+        c->n_leaving += leaves_now && c->in_flight[i] > 0;
     }
     return rc;
 }
 
 /* Not while samples wait for a slot: then no instance has less to do than
- * others. */
+ * others. And not while samples are still to move. */
 static bool is_time(const struct weft_rollout_control *c)
 {
-    const struct weft_migration *m = &c->migration;
-    int32_t n_left = c->n - c->n_finished;
-    return m->n_replicas > 1 && !m->decided && c->next == c->n && n_left > 0
-        && n_left <= m->remaining;
+    return c->next == c->n && c->n_leaving == 0
+        && weft_migration_is_due(&c->migration, c->n - c->n_finished);
 }
 
 /* ---- What is done when a status comes ----------------------------------- */

@@ -27,6 +27,7 @@ struct weft_rollout_control {
     int32_t *n_read;      /* (n_instances): statuses that were read */
     int32_t *has;         /* (n) tokens of a sample, as read last */
     struct weft_migration migration;
+    int32_t n_leaving; /* instances that are freed, and still have samples */
     struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
                                  first place; NULL: it is their own place */
     struct weft_gen_admit *admit; /* (n_slots) */

@@ -275,8 +275,12 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
         out->unmoved_s += unmoved.all_s / n;
     }
     out->seconds /= n;
-    out->when = (struct weft_migration_when){when.share, when.instances,
-                                             most_batch(c, priced)};
+    out->when = (struct weft_migration_when){
+        .share = when.share,
+        .instances = when.instances,
+        .most_batch = most_batch(c, priced),
+        .n_later = when.n_later};
+    memcpy(out->when.later, when.later, sizeof when.later);
     return rc;
 }
 
@@ -371,8 +375,9 @@ int weft_tail_decide(const struct weft_iteration_set *set,
     }
     if (out->why == WEFT_TAIL_SAID || out->why == WEFT_TAIL_DEFAULT)
         out->when = (struct weft_migration_when){
-            remaining > 0 ? remaining : WEFT_TAIL_REMAINING,
-            instances > 0 ? instances : (int32_t) weft_ceil_div(replicas, 2),
-            0};
+            .share = remaining > 0 ? remaining : WEFT_TAIL_REMAINING,
+            .instances = instances > 0
+                           ? instances
+                           : (int32_t) weft_ceil_div(replicas, 2)};
     return rc;
 }

@@ -27,11 +27,10 @@ static void add_numbers(struct weft_string *out, const char *key, int32_t n,
     weft_string_add(out, "]");
 }
 
-/* The samples that moved, in the order of their numbers. */
-static void add_moved(struct weft_string *out,
-                      const struct weft_migrated *moved)
+/* A migration; the samples that moved in the order of their numbers. */
+static void add_moved(struct weft_string *out, const struct weft_moved *moved)
 {
-    weft_string_addf(out, ", \"left\": %d", moved->n_left);
+    weft_string_addf(out, "\"left\": %d", moved->n_left);
     add_numbers(out, "stay", moved->n_stay, moved->stay);
     weft_string_add(out, ", \"moved\": [");
     for (int32_t i = 0; i < moved->n_moved; i++) {
@@ -40,6 +39,31 @@ static void add_moved(struct weft_string *out,
                          m->from, m->to);
     }
     weft_string_add(out, "]");
+}
+
+/* The first one's keys are the line's; the others are a list. */
+static void add_migrated(struct weft_string *out,
+                         const struct weft_migrated *migrated)
+{
+    for (int32_t k = 0; k < migrated->n; k++) {
+        weft_string_add(out, k == 0   ? ", "
+                             : k == 1 ? ", \"again\": [{"
+                                      : ", {");
+        add_moved(out, &migrated->of[k]);
+        weft_string_add(out, k > 0 ? "}" : "");
+    }
+    weft_string_add(out, migrated->n > 1 ? "]" : "");
+}
+
+static void add_later(struct weft_string *out,
+                      const struct weft_migration_when *when)
+{
+    for (int32_t k = 0; k < when->n_later; k++) {
+        weft_string_add(out, k == 0 ? ", \"later\": [[" : ", [");
+        weft_string_add_number(out, when->later[k].share);
+        weft_string_addf(out, ", %d]", when->later[k].instances);
+    }
+    weft_string_add(out, when->n_later > 0 ? "]" : "");
 }
 
 static int add_line(const struct weft_iteration_set *set,
@@ -63,6 +87,7 @@ static int add_line(const struct weft_iteration_set *set,
     weft_string_add_number(out, choice->when.share);
     weft_string_addf(out, ", \"instances\": %d, \"most_batch\": %d",
                      choice->when.instances, choice->when.most_batch);
+    add_later(out, &choice->when);
     if (choice->why == WEFT_TAIL_CHOSEN) {
         weft_string_add(out, ", \"predicted_s\": ");
         weft_string_add_number(out, choice->seconds);
@@ -71,8 +96,7 @@ static int add_line(const struct weft_iteration_set *set,
     }
     if (set == p->set && p->order.n <= INT32_MAX)
         add_numbers(out, "order", (int32_t) p->order.n, p->order.instance);
-    if (p->moved[set->call].n_stay > 0)
-        add_moved(out, &p->moved[set->call]);
+    add_migrated(out, &p->moved[set->call]);
     add_numbers(out, "prompts", set->n, length);
     add_numbers(out, "responses", set->n, length + set->n);
     weft_string_add(out, "}\n");
@@ -247,6 +271,36 @@ static int read_order(const struct weft_trainer *t, const struct said *said,
     return 0;
 }
 
+/* Migrations after the first: pairs of a share and instances. */
+static int read_later(const struct said *said,
+                      struct weft_migration_when *when, struct weft_err *err)
+{
+    double before = when->share;
+    json_t *list, *pair;
+    size_t i;
+    int rc = weft_json_array_or(said->o, said->name, "later", &list, err);
+    if (rc || !list)
+        return rc;
+    json_array_foreach(list, i, pair)
+    {
+        const json_t *instances = json_array_get(pair, 1);
+        double share = json_number_value(json_array_get(pair, 0));
+        json_int_t n = json_integer_value(instances);
+        if (i == WEFT_MIGRATE_LATER || json_array_size(pair) != 2
+            || share <= 0 || share >= before || !json_is_integer(instances)
+            || n < 0 || n > INT32_MAX)
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "%s: 'later' must be at most %d pairs of a "
+                                "share of the samples, less than that before "
+                                "it, and a number of instances",
+                                said->name, WEFT_MIGRATE_LATER);
+        when->later[when->n_later++] = (struct weft_migrate_later){
+            share, (int32_t) n};
+        before = share;
+    }
+    return 0;
+}
+
 static int take_decision(const struct weft_trainer *t,
                          const struct said *said, void *ctx,
                          struct weft_err *err)
@@ -272,11 +326,14 @@ static int take_decision(const struct weft_trainer *t,
     if (rc)
         return rc;
     struct weft_tail_decided *d = &more[tail->n_decided++];
-    *d = (struct weft_tail_decided){
-        .iteration = (int32_t) said->iteration - 1,
-        .call = said->call,
-        .when = {share, (int32_t) instances, (int32_t) most}};
-    return read_order(t, said, &d->order, err);
+    *d = (struct weft_tail_decided){.iteration = (int32_t) said->iteration
+                                               - 1,
+                                    .call = said->call,
+                                    .when = {.share = share,
+                                             .instances = (int32_t) instances,
+                                             .most_batch = (int32_t) most}};
+    rc = read_later(said, &d->when, err);
+    return rc ? rc : read_order(t, said, &d->order, err);
 }
 
 /* Where lengths of responses are wanted, of iterations from `first` on. */

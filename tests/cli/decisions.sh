@@ -203,6 +203,23 @@ expect 1 "'empty' has no generation.json" --svg b.svg empty
 [ ! -e b.svg ] || fail "a picture of nothing"
 command=train
 options=-q
+# Several migrations, as a file says; said again by the record.
+awk 'BEGIN { for (i = 1; i <= 2; i++)
+    printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s}\n", i,
+        "\"remaining\": 0.6, \"instances\": 3, \"most_batch\": 0, " \
+        "\"later\": [[0.4, 2], [0.2, 1]]" }' >several
+for run in again1 again2; do
+    expect 0 "" ppo.yaml run_dir=$run iterations=2 runtime.devices=4 \
+        layout=dp4 rollout.decisions=several rollout.chunk_tokens=1
+    mv several several.$run
+    cp $run/decisions.jsonl several
+done
+grep -q '"most_batch": 0, "later": \[\[0.4, 2\], \[0.2, 1\]\], "order"' \
+    again1/decisions.jsonl || fail "later migrations are not noted"
+grep -q '"again": \[{"left": .*"stay": \[[0-9], [0-9]\], .*}, {"left": ' \
+    again1/decisions.jsonl || fail "one migration instead of three"
+cmp -s again1/decisions.jsonl again2/decisions.jsonl ||
+    fail "a replay of several migrations decided otherwise"
 
 # Bad input.
 head -n 2 whole/decisions.jsonl >short
@@ -215,6 +232,14 @@ expect 1 "'rollout.decisions' says when samples move" ppo.yaml run_dir=bad2 \
 sed 's/"remaining": 0,/"remaining": 2,/' short >wrong
 expect 1 "wrong:1: 'remaining' must be 0 to 0.95" ppo.yaml run_dir=bad2 \
     rollout.decisions=wrong
+for later in '[[0.2, 1], [0.2, 1]]' '[[0.4, 1]]' '[[0.2]]' '[[0.2, -1]]' \
+    '[[0.2, 1], [0.1, 1], [0.05, 1]]'; do
+    echo '{"iteration": 1, "call": "actor_generate", "remaining": 0.4,
+        "instances": 1, "most_batch": 0, "later": '"$later"'}' |
+        tr -d '\n' >wrong
+    expect 1 "wrong:1: 'later' must be at most 2 pairs of a share" ppo.yaml \
+        run_dir=bad2 rollout.decisions=wrong
+done
 sed 's/actor_generate/nobody/' short >wrong
 expect 1 "wrong: no decision of a call of this run" ppo.yaml run_dir=bad2 \
     rollout.decisions=wrong

@@ -21,6 +21,8 @@ struct cut {
     int32_t kv_blocks; /* 0: all */
     bool sharing;
     double remaining; /* share that moves to one replica; 0: none does */
+    bool again; /* at first to one replica less, to one more less when three
+                   quarters of these are left, and when half are */
 };
 
 /* How generation is controlled. */
@@ -28,6 +30,7 @@ static struct {
     struct weft_rollout_order *order; /* NULL: as statuses come */
     void (*before)(struct task_fixture *f, const struct weft_g_generate *gen);
     weft_rollout_fn on_finished;
+    int64_t n_moved_again; /* samples, in migrations after a first */
 } control;
 
 /* Before anything is written, a cache holds what is no number. */
@@ -43,6 +46,50 @@ static inline void spoil_caches(const struct weft_g_generate *gen)
         }
 }
 
+static inline struct weft_migration_when migrations(const struct cut *cut)
+{
+    double share = cut->remaining;
+    int32_t n = cut->instances;
+    return cut->again
+             ? (struct weft_migration_when){.share = share,
+                                            .instances = n - 1,
+                                            .n_later = 2,
+                                            .later = {{0.75 * share, n - 2},
+                                                      {0.5 * share, n - 3}}}
+             : (struct weft_migration_when){.share = share, .instances = 1};
+}
+
+/* Samples leave those replicas that go on no more, for those that do. */
+static inline void check_moved(const struct weft_migrated *m,
+                               const struct weft_rollout_stats *stats)
+{
+    int32_t n_moved = 0;
+    for (int32_t k = 0; k < m->n; k++) {
+        const struct weft_moved *now = &m->of[k];
+        const struct weft_moved *before = k ? &m->of[k - 1] : NULL;
+        CHECK(!before
+              || (now->n_stay < before->n_stay
+                  && now->n_left < before->n_left));
+        for (int32_t i = 0; i < now->n_stay; i++) {
+            bool stayed = !before;
+            for (int32_t j = 0; before && j < before->n_stay; j++)
+                stayed = stayed || before->stay[j] == now->stay[i];
+            CHECK(stayed);
+        }
+        for (int32_t i = 0; i < now->n_moved; i++) {
+            bool from = false, to = false;
+            for (int32_t j = 0; j < now->n_stay; j++) {
+                from = from || now->stay[j] == now->moved[i].from;
+                to = to || now->stay[j] == now->moved[i].to;
+            }
+            CHECK(!from && to);
+        }
+        n_moved += now->n_moved;
+        control.n_moved_again += before ? now->n_moved : 0;
+    }
+    CHECK(stats->n_moved <= n_moved); /* some end before they can */
+}
+
 /* n texts of the model in a layout; the longest has n_new tokens more than its
  * prompt. stats_out: NULL is allowed. */
 static inline void generate(struct task_fixture *f,
@@ -56,6 +103,7 @@ static inline void generate(struct task_fixture *f,
     struct weft_g_generate gen;
     struct weft_sample sample[N];
     struct weft_rollout_stats stats;
+    struct weft_migrated migrated = {.n = 0};
     int32_t prompt[136];
     struct weft_gen_args args = {.sampling = *sampling,
                                  .iteration = 2,
@@ -90,7 +138,8 @@ static inline void generate(struct task_fixture *f,
                                    .n = n,
                                    .sample = sample,
                                    .on_finished = control.on_finished,
-                                   .migrate = {cut->remaining, 1, 0},
+                                   .migrate = migrations(cut),
+                                   .migrated = &migrated,
                                    .most = NEW};
     REQUIRE_OK(weft_rollout_run_all(f->seq, 1, &job, control.order, &err),
                err);
@@ -124,6 +173,9 @@ static inline void generate(struct task_fixture *f,
     CHECK(stats.most_pages <= gen.n_pages);
     CHECK(cut->kv_blocks > 0 || stats.n_preempted == 0);
     CHECK(stats.n_freed <= (cut->remaining > 0 ? cut->instances - 1 : 0));
+    CHECK(migrated.n <= (cut->again ? 3 : 1));
+    check_moved(&migrated, &stats);
+    weft_migrated_release(&migrated);
     if (stats_out)
         *stats_out = stats;
     weft_g_generate_release(&gen);

@@ -7,13 +7,17 @@ static void check_dtype(enum weft_dtype dtype)
     static struct text base[N], other[N];
     struct task_fixture f;
     struct weft_shape shape = fixture_shape(dtype, false, true);
-    static const struct cut first = {1, 9, 8, 100, 0, false, 0};
-    static const struct cut to[] = {
-        {1, 1, 16, 256, 0, false, 0}, {1, 9, 1, 1, 4, false, 0},
-        {1, 9, 8, 100, 0, true, 0},   {1, 9, 5, 7, 5, true, 0},
-        {2, 3, 3, 5, 7, true, 0},     {2, 2, 100, 64, 0, false, 0},
-        {2, 9, 1, 5, 0, false, 0.7},  {2, 9, 3, 64, 0, true, 0.5},
-        {2, 9, 1, 100, 9, true, 0.5}, {2, 9, 1, 100, 8, false, 0.3}};
+    static const struct cut first = {1, 9, 8, 100, 0, false, 0, false};
+    static const struct cut to[] = {{1, 1, 16, 256, 0, false, 0, false},
+                                    {1, 9, 1, 1, 4, false, 0, false},
+                                    {1, 9, 8, 100, 0, true, 0, false},
+                                    {1, 9, 5, 7, 5, true, 0, false},
+                                    {2, 3, 3, 5, 7, true, 0, false},
+                                    {2, 2, 100, 64, 0, false, 0, false},
+                                    {2, 9, 1, 5, 0, false, 0.7, false},
+                                    {2, 9, 3, 64, 0, true, 0.5, false},
+                                    {2, 9, 1, 100, 9, true, 0.5, false},
+                                    {2, 9, 1, 100, 8, false, 0.3, false}};
     int64_t n_moved[WEFT_COUNT(to)] = {0};
     struct weft_rollout_stats stats;
     int64_t n_preempted = 0, n_both = 0;
@@ -43,12 +47,44 @@ static void check_dtype(enum weft_dtype dtype)
     fixture_stop(&f);
 }
 
+/* The tail shrinks again and again. */
+static void test_again(void)
+{
+    static struct text base[N], other[N];
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
+    static const struct cut to[] = {{4, 9, 1, 100, 0, true, 0.95, true},
+                                    {4, 9, 2, 5, 0, false, 0.8, true},
+                                    {4, 9, 1, 64, 8, true, 0.8, true}};
+    struct task_fixture f;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, true);
+    struct weft_g_layout layout;
+    struct weft_rollout_stats stats;
+    struct weft_err err;
+    struct weft_rollout_order turns = {.follows = true};
+    control.order = &turns;
+    control.n_moved_again = 0;
+    fixture_start(&f, 4, &shape, false);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 4, 1, &layout, &err), err);
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        const struct weft_k_sampling sampling = {0.7f, 0, 1, seed};
+        generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
+        for (size_t i = 0; i < WEFT_COUNT(to); i++) {
+            generate(&f, &layout, &to[i], N, NEW, &sampling, other, &stats);
+            check_same(N, other, base);
+            CHECK(stats.n_freed >= 2);
+        }
+    }
+    CHECK(control.n_moved_again >= 4);
+    weft_g_layout_release(&layout);
+    fixture_stop(&f);
+}
+
 /* Gangs of devices, of which there are more than cores. */
 static void check_gangs(enum weft_dtype dtype)
 {
     static struct text base[N], other[N];
     static const int32_t to[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}};
-    static const struct cut one = {1, 9, 8, 100, 0, false, 0};
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
     struct task_fixture f;
     struct weft_shape shape = fixture_shape(dtype, false, true);
     const struct weft_k_sampling sampling = {0.7f, 0, 1, 11};
@@ -60,7 +96,7 @@ static void check_gangs(enum weft_dtype dtype)
     fixture_start(&f, 4, &shape, false);
     generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
     for (size_t i = 0; i < WEFT_COUNT(to); i++) {
-        const struct cut cut = {to[i][0], 3, 5, 7, 5, true, 0};
+        const struct cut cut = {to[i][0], 3, 5, 7, 5, true, 0, false};
         REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, to[i][0], to[i][1],
                                         &layout, &err),
                    err);
@@ -98,5 +134,5 @@ static void test_generate_bf16(void)
 
 WEFT_TESTS("graphs/generate", {"test_generate_f32", test_generate_f32},
            {"test_generate_bf16", test_generate_bf16},
-           {"test_gangs_f32", test_gangs_f32},
+           {"test_again", test_again}, {"test_gangs_f32", test_gangs_f32},
            {"test_gangs_bf16", test_gangs_bf16})

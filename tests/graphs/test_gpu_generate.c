@@ -11,9 +11,9 @@ enum { TEXTS = 5, FEW = 6 };
 
 static struct task_fixture f;
 
-static const struct cut whole = {1, 9, 8, 100, 0, false, 0},
-                        steps = {2, 2, 3, 5, 0, true, 0},
-                        shared = {1, 5, 3, 9, 4, true, 0};
+static const struct cut whole = {1, 9, 8, 100, 0, false, 0, false},
+                        steps = {2, 2, 3, 5, 0, true, 0, false},
+                        shared = {1, 5, 3, 9, 4, true, 0, false};
 
 static void on_gpus(int32_t dp, int32_t tp, int32_t pp, const struct cut *cut,
                     const struct weft_k_sampling *sampling,

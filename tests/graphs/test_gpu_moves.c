@@ -68,9 +68,8 @@ static void check(struct weft_tile *tile, enum weft_tile_kind kind,
     for (int32_t i = 0; i < layout.n_parts; i++) {
         const struct weft_part *p = &layout.part[i];
         bool matrix = p->k > 0;
-        size_t at = p->fwd_bytes, size = matrix
-                                           ? weft_dtype_bytes(shape.dtype)
-                                           : sizeof(float);
+        size_t at = p->fwd_bytes,
+               size = matrix ? weft_dtype_bytes(shape.dtype) : sizeof(float);
         CHECK(memcmp(got + at, (same ? bytes : other) + at, p->n_flat * size)
               == 0);
     }
@@ -90,11 +89,13 @@ static void move(enum weft_dtype dtype, bool to_gpus)
     int n_gpus = weft_rt_n_gpus(rt), n_to = to_gpus ? n_gpus : CPUS;
     shape = fixture_shape(dtype, false, false);
     home_on_gpus = !to_gpus;
-    struct weft_g_layout home = layout_on(&shape, to_gpus ? n_gpus : 0, 1, 1, 1);
-    struct weft_g_layout to = layout_on(&shape, to_gpus ? 0 : n_gpus, n_to, 1, 1);
-    REQUIRE_OK(weft_g_model_init(rt, "actor", &shape, false, &home, &model,
-                                 &err),
-               err);
+    struct weft_g_layout home = layout_on(&shape, to_gpus ? n_gpus : 0, 1, 1,
+                                          1);
+    struct weft_g_layout to = layout_on(&shape, to_gpus ? 0 : n_gpus, n_to, 1,
+                                        1);
+    REQUIRE_OK(
+        weft_g_model_init(rt, "actor", &shape, false, &home, &model, &err),
+        err);
     CHECK_INT(model.home.on_gpus, home_on_gpus);
     visit_place(&model.fwd[to_gpus ? host_place() : 0], home_on_gpus, fill);
     REQUIRE_OK(weft_g_view_open(seq, &where, &model, &to, &view, &err), err);

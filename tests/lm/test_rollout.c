@@ -15,9 +15,9 @@ static const struct weft_k_sampling sampling = {0.7f, 0, 1, 11};
 static void test_follow(void)
 {
     static struct text base[N], other[N];
-    const struct cut one = {1, 9, 8, 100, 0, false, 0};
+    const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
     struct weft_rollout_order noted = {.n = 0}, copy;
-    const struct cut runs = {2, 2, 3, 5, 7, true, 0.4};
+    const struct cut runs = {2, 2, 3, 5, 7, true, 0.4, false};
     struct weft_rollout_stats first, second;
     struct task_fixture f;
     struct weft_err err;
@@ -94,7 +94,7 @@ static void test_slow(void)
     static struct text base[N], other[N];
     const struct cut one = {
         .instances = 1, .slots = 9, .steps = 8, .prefill = 100};
-    const struct cut two = {2, SLOTS, 3, 50, 0, false, 0};
+    const struct cut two = {2, SLOTS, 3, 50, 0, false, 0, false};
     struct weft_shape shape = fixture_shape(WEFT_F32, false, true);
     struct task_fixture f;
     fixture_start(&f, 2, &shape, false);

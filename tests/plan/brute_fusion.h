@@ -129,14 +129,15 @@ static void start(struct world *w, const struct weft_overlap_job *job)
     }
 }
 
-/* Moves what is left; free[i] of who does not go on, else -1. */
+/* Moves what is left to some of those that go on, of whom free[i] is -1; sets it
+ * for who does so no more. */
 static int move(struct world *w, int instances, const int *stopped,
                 int free[8])
 {
     const struct weft_overlap_job *job = w->job;
     struct weft_migrate_left left[MOST];
     struct weft_err err;
-    bool stays[8], reads[MOST], sent[MOST] = {false};
+    bool stays[8], among[8], reads[MOST], sent[MOST] = {false};
     int32_t to[MOST], number[MOST];
     struct weft_migrate_decision d = {
         .stays = stays, .to = to, .reads = reads};
@@ -149,16 +150,20 @@ static int move(struct world *w, int instances, const int *stopped,
                 weft_migrate_expect(job->n_seen, job->seen, w->has[s],
                                     job->most, 0.9)};
         }
-    REQUIRE_OK(weft_migrate_decide(job->costs, job->n_instances, n, left,
-                                   instances, &d, &err),
+    for (int i = 0; i < job->n_instances; i++)
+        among[i] = free[i] < 0;
+    REQUIRE_OK(weft_migrate_decide(job->costs, job->n_instances, among, n,
+                                   left, instances, &d, &err),
                err);
     for (int i = 0; i < job->n_instances; i++) {
-        free[i] = d.n_stay && !stays[i] ? stopped[i] : -1;
+        if (d.n_stay && among[i] && !stays[i])
+            free[i] = stopped[i];
         if (d.n_stay && stays[i] && w->slots[i] && w->slots[i] < d.most_batch)
             w->slots[i] = d.most_batch;
     }
     for (int k = 0; k < n && d.n_stay; k++) {
         int s = number[k], from = w->at[s], at = stopped[from];
+        at = at > w->ready[s] ? at : w->ready[s];
         if (to[k] == from)
             continue;
         w->at[s] = to[k];
@@ -169,7 +174,8 @@ static int move(struct world *w, int instances, const int *stopped,
             at = (at > receives[to[k]] ? at : receives[to[k]])
                + size_of(w, s);
             sends[from] = receives[to[k]] = at;
-            free[from] = at > free[from] ? at : free[from];
+            if (sends[from] > free[from])
+                free[from] = sends[from];
         }
         w->ready[s] = at + (int) job->costs->link_latency_s;
         sent[s] = true;
@@ -263,33 +269,50 @@ static int infer(const struct world *w, int free[8])
     return done > last ? done : last;
 }
 
+/* Generates all with the first n migrations, which come at[k]; free[i] is set
+ * where instances are free before. Returns how many went on. */
+static int play(struct world *w, const struct weft_overlap_job *job,
+                const struct weft_overlap_when *when, int n, const int *at,
+                int free[8])
+{
+    int stopped[8] = {0}, n_stay = 0;
+    start(w, job);
+    for (int i = 0; i < job->n_instances; i++)
+        free[i] = -1;
+    for (int k = 0; k < n && at[k] > 0; k++) {
+        for (int i = 0; i < job->n_instances; i++)
+            if (free[i] < 0)
+                stopped[i] = tick(w, i, stopped[i], at[k]);
+        int m = move(w, k ? when->later[k - 1].instances : when->instances,
+                     stopped, free);
+        n_stay = m ? m : n_stay;
+    }
+    for (int i = 0; i < job->n_instances; i++)
+        if (free[i] < 0)
+            free[i] = tick(w, i, stopped[i], 1 << 30);
+    return n_stay;
+}
+
 /* The whole; end_s of samples stay in w. */
 static int ticked(struct world *w, const struct weft_overlap_job *job,
                   const struct weft_overlap_when *when, int *n_stay)
 {
-    int left = (int) floor(when->share * job->n_samples + 1e-9), at = 0;
-    int stopped[8], free[8], generated = 0;
-    start(w, job);
-    for (int i = 0; i < job->n_instances; i++)
-        tick(w, i, 0, 1 << 30);
-    for (int s = 0; s < job->n_samples; s++) {
-        int later = 0, same = 0;
-        for (int k = 0; k < job->n_samples; k++) {
-            later += w->end[k] > w->end[s];
-            same += w->end[k] == w->end[s];
+    int at[3] = {0}, free[8], generated = 0;
+    for (int j = 0; j <= when->n_later; j++) {
+        double share = j ? when->later[j - 1].share : when->share;
+        int left = (int) floor(share * job->n_samples + 1e-9);
+        play(w, job, when, j, at, free);
+        for (int s = 0; s < job->n_samples; s++) {
+            int later = 0, same = 0;
+            for (int k = 0; k < job->n_samples; k++) {
+                later += w->end[k] > w->end[s];
+                same += w->end[k] == w->end[s];
+            }
+            if (left > 0 && later <= left && left < later + same)
+                at[j] = w->end[s];
         }
-        if (left > 0 && later <= left && left < later + same)
-            at = w->end[s];
     }
-    start(w, job);
-    for (int i = 0; i < job->n_instances; i++) {
-        stopped[i] = tick(w, i, 0, at > 0 ? at : 1 << 30);
-        free[i] = -1;
-    }
-    *n_stay = at > 0 ? move(w, when->instances, stopped, free) : 0;
-    for (int i = 0; i < job->n_instances; i++)
-        if (free[i] < 0)
-            free[i] = tick(w, i, stopped[i], 1 << 30);
+    *n_stay = play(w, job, when, 1 + when->n_later, at, free);
     for (int s = 0; s < job->n_samples; s++)
         generated = w->end[s] > generated ? w->end[s] : generated;
     for (int i = 0; i < job->n_instances && job->serial; i++)

@@ -58,6 +58,13 @@ static double one_s(void *ctx, int32_t n, double n_tokens)
     return 1;
 }
 
+static double two_at_once_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    (void) n_tokens;
+    return n <= 2 ? 1 : 2;
+}
+
 static double nothing_s(void *ctx, int32_t n, double n_tokens)
 {
     (void) ctx, (void) n, (void) n_tokens;
@@ -68,6 +75,12 @@ static double twenty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 {
     (void) ctx, (void) model, (void) n_tokens;
     return 20.0 * n;
+}
+
+static double thirty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
+{
+    (void) ctx, (void) model, (void) n_tokens;
+    return 30.0 * n;
 }
 
 static const struct weft_migrate_costs costs = {NULL, step_s, prefill_s, 1,
@@ -260,26 +273,26 @@ static void test_decide(void)
     for (int32_t s = 0; s < 12; s++) /* two on each */
         left[s] = (struct weft_migrate_left){s / 2, 10, s, s + 1};
     /* nine samples of 16.5 tokens take 11 s, ten 13 s, and one 10 s */
-    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
     CHECK_INT(d.most_batch, 9);
     CHECK_INT(d.n_stay, 2);
     CHECK(stays[0] && stays[1] && !stays[2]);
     for (int32_t s = 0; s < 12; s++) /* 1 + n / 20 s to read, n to copy */
         CHECK(reads[s]);
-    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 5, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 5, &d, &err), err);
     CHECK_INT(d.n_stay, 5);
     /* of 22 tokens at most one fits an instance of 30: all go on */
     c.memory_bytes = 30;
-    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
     CHECK_INT(d.n_stay, 0);
-    REQUIRE_OK(weft_migrate_decide(&c, 6, 0, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 0, left, 0, &d, &err), err);
     CHECK_INT(d.n_stay, 0);
     /* 12 * 22 / 45: six; a batch of two would fit, so the limit was memory */
     c.memory_bytes = 45;
-    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
     CHECK_INT(d.n_stay, 0);
     c.memory_bytes = 21;
-    CHECK_FAILS(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err),
+    CHECK_FAILS(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err),
                 WEFT_EINVAL, err, "takes 0.000 GB");
     c = costs;
     c.link_bytes_per_s = 100;
@@ -325,13 +338,16 @@ static void test_ticks(void)
     struct weft_overlap_job job;
     struct world w;
     int32_t seen[30];
-    int n_migrated = 0, n_put_off = 0, n_copied = 0;
+    int n_migrated = 0, n_put_off = 0, n_copied = 0, n_again = 0;
     for (int round = 0; round < 1200; round++) {
         random_job(&job, &c, sample, seen);
         if (draw(0, 1)) /* so that some are copied */
             c.prefill_s = slow_s;
-        const struct weft_overlap_when when = {draw(0, 19) / 20.0,
-                                               draw(0, 3)};
+        const struct weft_overlap_when when = {
+            draw(0, 19) / 20.0,
+            draw(0, 3),
+            draw(0, 2),
+            {{draw(0, 9) / 20.0, draw(0, 2)}, {draw(0, 3) / 20.0, 0}}};
         struct weft_overlapped out;
         double end_s[MOST];
         int n_stay, all;
@@ -343,10 +359,12 @@ static void test_ticks(void)
         CHECK_INT(out.all_s, all);
         CHECK_INT(out.n_stay, n_stay);
         n_migrated += n_stay > 0;
+        n_again += out.n_migrated > 1;
         n_put_off += out.n_put_off;
         n_copied += out.n_moved - out.n_read;
     }
     CHECK(n_migrated > 200 && n_put_off > 200 && n_copied > 100);
+    CHECK(n_again > 50);
 }
 
 /* One instance: all samples step together until they end. */
@@ -361,7 +379,7 @@ static void test_one_instance(void)
                                          .n_models = 1,
                                          .infer_s = infer_s,
                                          .micro_tokens = 1e9};
-    const struct weft_overlap_when when = {0.4, 0};
+    const struct weft_overlap_when when = {.share = 0.4};
     struct weft_overlapped out;
     double expected = prefill_s(NULL, 5, 50);
     for (int s = 0; s < 5; s++)
@@ -386,7 +404,7 @@ static void test_equal_lengths(void)
                                          .n_models = 2,
                                          .infer_s = infer_s,
                                          .micro_tokens = 60};
-    struct weft_overlap_when when = {0, 0};
+    struct weft_overlap_when when = {.share = 0};
     struct weft_overlapped out;
     double seconds;
     for (int s = 0; s < 24; s++)
@@ -415,7 +433,7 @@ static void test_long_samples(void)
                                    .n_models = 1,
                                    .infer_s = twenty_s,
                                    .micro_tokens = 1};
-    struct weft_overlap_when when = {0, 0};
+    struct weft_overlap_when when = {.share = 0};
     struct weft_overlapped out;
     double seconds;
     for (int s = 0; s < 24; s++)
@@ -431,9 +449,53 @@ static void test_long_samples(void)
     REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
     CHECK(seconds == 160);
     job.load_s[0] = 5; /* 4 times 20 s later than 15, at 115 */
-    when = (struct weft_overlap_when){4.0 / 24, 0};
+    when = (struct weft_overlap_when){.share = 4.0 / 24};
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     CHECK(out.all_s == 165);
+}
+
+/* Four instances, each with two samples of 10 tokens and one longer, of 20, 40,
+ * 60 and 100 tokens; a step takes a second, 2 with three samples; a sample takes
+ * 30 s of inference. At 20 four are left, for two instances; at 50 two, of which
+ * one instance is freed that else would generate to 110, while the other had
+ * been free from 70 on. */
+static void test_two_migrations(void)
+{
+    static const struct weft_migrate_costs free_moves = {
+        NULL, two_at_once_s, nothing_s, 1, 1e9, INFINITY, 0};
+    static const int length[4] = {20, 40, 60, 100};
+    static const int end[4] = {30, 50, 70, 110};
+    struct weft_overlap_sample sample[12];
+    const struct weft_overlap_job job = {.costs = &free_moves,
+                                         .n_instances = 4,
+                                         .n_samples = 12,
+                                         .sample = sample,
+                                         .most = 100,
+                                         .n_models = 1,
+                                         .infer_s = thirty_s,
+                                         .micro_tokens = 1};
+    struct weft_overlap_when when = {4.0 / 12, 0, 1, {{2.0 / 12, 0}}};
+    struct weft_overlapped out;
+    double seconds, end_s[12];
+    for (int s = 0; s < 12; s++)
+        sample[s] = (struct weft_overlap_sample){s % 4, 10,
+                                                 s < 8 ? 10 : length[s % 4]};
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, end_s, &err), err);
+    CHECK_INT(out.n_migrated, 2);
+    CHECK_INT(out.n_stay, 1);
+    CHECK_INT(out.n_moved, 3);
+    CHECK(out.trigger_s == 20 && out.generated_s == 110);
+    for (int s = 0; s < 12; s++)
+        CHECK(end_s[s] == (s < 8 ? 20 : end[s % 4]));
+    /* At 20 two samples are begun, at 50 three, at 80 three, at 110 four. */
+    CHECK(out.all_s == 140);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
+    CHECK(seconds <= 140);
+    /* At 20, 50, 80 two, at 70, 100 and 130 one, at 110 three. */
+    when = (struct weft_overlap_when){.share = 4.0 / 12};
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK_INT(out.n_migrated, 1);
+    CHECK(out.all_s == 160);
 }
 
 /* What is chosen is no slower than anything of the grid, nor than nothing. */
@@ -461,7 +523,7 @@ static void test_choose(void)
         }
         CHECK(sum == seconds);
         for (int p = 0; p <= 95; p += 5) {
-            when = (struct weft_overlap_when){p / 100.0, 0};
+            when = (struct weft_overlap_when){.share = p / 100.0};
             sum = 0;
             for (int k = 0; k < 2; k++) {
                 REQUIRE_OK(
@@ -484,7 +546,7 @@ static void test_too_large(void)
                                          .n_samples = 1,
                                          .sample = &sample,
                                          .most = 40};
-    const struct weft_overlap_when when = {0.5, 0};
+    const struct weft_overlap_when when = {.share = 0.5};
     struct weft_overlapped out;
     c.memory_bytes = 50;
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
@@ -501,4 +563,5 @@ WEFT_TESTS("plan/fusion", {"test_most_batch", test_most_batch},
            {"test_one_instance", test_one_instance},
            {"test_equal_lengths", test_equal_lengths},
            {"test_long_samples", test_long_samples},
+           {"test_two_migrations", test_two_migrations},
            {"test_choose", test_choose}, {"test_too_large", test_too_large})

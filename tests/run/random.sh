@@ -3,7 +3,8 @@
 # usage: tests/run/random.sh [N [SEED]]
 #
 # Runs with inter-stage fusion, drawn at random: algorithms, ranks, devices,
-# layouts, when samples move and to how many replicas, said or chosen, chunks,
+# layouts, when samples move and to how many replicas, said or chosen, once or
+# several times, chunks,
 # shared prefixes, KV caches that are too small for all, staleness, fused
 # training. Each ends with the weights and samples of one device without fusion.
 # Three of them with each push, 30 by `make check-long`.
@@ -38,6 +39,10 @@ checkpoint: {every: 3, dtype: f32}
 samples_kept: -1
 END
 layers_cluster 4 8
+awk 'BEGIN { for (i = 1; i <= 4; i++)
+    printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s}\n", i,
+        "\"remaining\": 0.9, \"instances\": 3, \"most_batch\": 0, " \
+        "\"later\": [[0.6, 2], [0.3, 1]]" }' >several.jsonl
 {
     echo "algorithm: ppo"
     cat base.yaml
@@ -88,8 +93,10 @@ BEGIN {
         words = words " rollout.slots=" pick("3 6 24")
         words = words " rollout.kv_blocks=" pick("0 3 5")
         words = words " rollout.inter_stage_fusion=true"
-        how = below(5)
-        if (how == 4)
+        how = below(6)
+        if (how == 5)
+            words = words " rollout.decisions=several.jsonl"
+        else if (how == 4)
             words = words " cluster=cluster.yaml"
         else
             words = words " rollout.remaining=" pick("0.1 0.3 0.5 0.7 0.95")

@@ -4,6 +4,8 @@
  * it on several ranks, each of which compares its own. */
 #include <math.h>
 
+#include "base/alloc.h"
+#include "base/file.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/iteration.h"
@@ -139,6 +141,15 @@ static void read_orders(const struct weft_trainer *t,
     }
 }
 
+/* What was decided of samples that move; borrowed. */
+static const struct weft_tail_choice *read_tails(const struct weft_trainer *t)
+{
+    static struct weft_tail_choice tail[STEPS][WEFT_MAX_CALLS];
+    for (int32_t k = 0; k < t->replays.n && k < STEPS; k++)
+        memcpy(tail[k], t->replays.kept[k].tail[0], sizeof tail[k]);
+    return tail[0];
+}
+
 /* Runs iterations and records them. */
 static void check_same(const struct fixture *f, const char *name,
                        const char *const *word)
@@ -172,6 +183,8 @@ static void check_same(const struct fixture *f, const char *name,
                                 .order = order,
                                 .n_orders = STEPS + 1,
                                 .fused = &fused};
+    if (t->config.rollout.decisions)
+        how.tail = read_tails(t);
     REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
     read_open(t, open);
     long now, most;
@@ -250,6 +263,50 @@ static void test_same(void)
         snprintf(name, sizeof name, "same-%zu", i);
         check_same(&fixture, name, all);
     }
+}
+
+/* Some iteration of the run has had more than one migration. */
+static void check_moved_again(const char *name)
+{
+    char path[512], *text;
+    size_t n;
+    struct weft_err err;
+    snprintf(path, sizeof path, "%s/%s/decisions.jsonl", fixture.dir, name);
+    REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
+    CHECK(strstr(text, "\"again\": [{\"left\": ") != NULL);
+    weft_free(text);
+}
+
+/* Samples that move up to three times, as a file says. */
+static void test_same_again(void)
+{
+    static const char decisions[] =
+        "{\"iteration\": 1, \"call\": \"actor_generate\", \"remaining\": "
+        "0.9, "
+        "\"instances\": 3, \"most_batch\": 0, "
+        "\"later\": [[0.5, 2], [0.25, 1]]}\n"
+        "{\"iteration\": 2, \"call\": \"actor_generate\", \"remaining\": "
+        "0.7, "
+        "\"instances\": 2, \"most_batch\": 0, \"later\": [[0.3, 0]]}\n"
+        "{\"iteration\": 3, \"call\": \"actor_generate\", \"remaining\": 0, "
+        "\"instances\": 0, \"most_batch\": 0}\n";
+    char path[512], word[600];
+    struct weft_err err;
+    snprintf(path, sizeof path, "%s/several.jsonl", fixture.dir);
+    snprintf(word, sizeof word, "rollout.decisions=%s", path);
+    REQUIRE_OK(weft_file_write(path, decisions, sizeof decisions - 1, &err),
+               err);
+    const char *const all[] = {devices(4),
+                               "layout=dp4",
+                               "rollout.inter_stage_fusion=true",
+                               word,
+                               "rollout.prefill_tokens=9",
+                               "rollout.chunk_tokens=1",
+                               "runtime.place=device",
+                               NULL};
+    check_same(&fixture, "again", all);
+    if (weft_world_rank() == 0)
+        check_moved_again("again");
 }
 
 /* Samples that come from the data. */
@@ -656,7 +713,8 @@ static void test_moved(void)
 }
 
 WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
-           {"test_moved", test_moved}, {"test_same_data", test_same_data},
+           {"test_same_again", test_same_again}, {"test_moved", test_moved},
+           {"test_same_data", test_same_data},
            {"test_same_two", test_same_two},
            {"test_same_text", test_same_text},
            {"test_same_fused", test_same_fused}, {"test_bound", test_bound},

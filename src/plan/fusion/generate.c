@@ -28,6 +28,7 @@ int weft_overlap_run_init(struct weft_overlap_run *run,
         return weft_err_nomem(err, "a simulation", n_in * n * 12);
     }
     for (size_t i = 0; i < n_in; i++) {
+        run->free_s[i] = -1;
         run->instance[i].slots = job->slots;
         run->instance[i].active = run->number + 3 * n * i;
         run->instance[i].queue = run->instance[i].active + n;
@@ -46,6 +47,7 @@ void weft_overlap_run_release(struct weft_overlap_run *run)
     weft_free(run->instance);
     weft_free(run->free_s);
     weft_free(run->number);
+    *run = (struct weft_overlap_run){.job = NULL};
 }
 
 static double tokens_of(const struct weft_overlap_run *run, int32_t s)

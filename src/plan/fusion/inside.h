@@ -26,7 +26,8 @@ struct weft_overlap_run {
     const struct weft_overlap_job *job;
     struct weft_overlap_state *state;       /* (n_samples) */
     struct weft_overlap_instance *instance; /* (n_instances) */
-    double *free_s;  /* (n_instances) from when on it can infer */
+    double *free_s;  /* (n_instances) from when on it can infer; -1: it still
+                        generates */
     int32_t *number; /* of all instances' queues and active samples */
     struct weft_overlapped *out;
 };

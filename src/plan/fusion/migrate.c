@@ -157,13 +157,13 @@ static void expected_tokens(int32_t n_left,
 }
 
 int weft_migrate_decide(const struct weft_migrate_costs *c,
-                        int32_t n_instances, int32_t n_left,
-                        const struct weft_migrate_left *left,
+                        int32_t n_instances, const bool *among,
+                        int32_t n_left, const struct weft_migrate_left *left,
                         int32_t instances, struct weft_migrate_decision *out,
                         struct weft_err *err)
 {
     double mean, most, room = c->memory_bytes / c->token_bytes;
-    int32_t n = 0, *n_left_of;
+    int32_t n = 0, n_among = n_instances, *n_left_of;
     bool fits = false;
     out->n_stay = 0;
     if (n_left == 0)
@@ -178,9 +178,15 @@ int weft_migrate_decide(const struct weft_migrate_costs *c,
     n_left_of = weft_alloc((size_t) n_instances, sizeof *n_left_of);
     if (!n_left_of)
         return weft_err_nomem(err, "instances", (size_t) n_instances * 4);
-    for (int32_t s = 0; s < n_left; s++)
+    for (int32_t i = 0; i < n_instances && among; i++) {
+        n_left_of[i] = among[i] ? 0 : -1;
+        n_among -= !among[i];
+    }
+    for (int32_t s = 0; s < n_left; s++) {
+        weft_assert(!among || among[left[s].instance]);
         n_left_of[left[s].instance]++;
-    for (n = n > instances ? n : instances; n < n_instances && !rc; n++) {
+    }
+    for (n = n > instances ? n : instances; n < n_among && !rc; n++) {
         weft_migrate_stay(n_instances, n_left_of, n, out->stays);
         rc = weft_migrate_deal(n_instances, out->stays, n_left, left,
                                out->most_batch, room, out->to, &fits, err);

@@ -20,6 +20,14 @@
 #define WEFT_MIGRATE_SLOWER 1.2
 /* Of the lengths seen: what a sample is expected not to exceed. */
 #define WEFT_MIGRATE_QUANTILE 0.9
+/* Migrations after the first, at most. */
+enum { WEFT_MIGRATE_LATER = 2 };
+
+/* A migration after the first: the tail shrinks to fewer instances again. */
+struct weft_migrate_later {
+    double share;      /* of all samples that are left, less than before */
+    int32_t instances; /* so many go on at least; 0: the fewest */
+};
 
 /* What generation costs on an instance. All instances are alike. */
 struct weft_migrate_costs {
@@ -65,7 +73,8 @@ int weft_migrate_fewest(int32_t n_left, int32_t most_batch,
                         int32_t *out, struct weft_err *err);
 
 /* The n_stay instances that have most samples left, so that the fewest move;
- * n_left_of (n_instances), stays_out (n_instances). */
+ * n_left_of (n_instances): -1 for those that have gone before; stays_out
+ * (n_instances). */
 void weft_migrate_stay(int32_t n_instances, const int32_t *n_left_of,
                        int32_t n_stay, bool *stays_out);
 
@@ -98,11 +107,12 @@ struct weft_migrate_decision {
 
 /* All of the above: the fewest instances, but at least `instances`, to which
  * the samples can be dealt; n_stay 0 where that is no fewer than all, or no
- * sample is left. Errors: WEFT_ENOMEM; WEFT_EINVAL as
+ * sample is left. among (n_instances): those that can stay, which have all
+ * samples; NULL: all. Errors: WEFT_ENOMEM; WEFT_EINVAL as
  * weft_migrate_fewest(). */
 int weft_migrate_decide(const struct weft_migrate_costs *costs,
-                        int32_t n_instances, int32_t n_left,
-                        const struct weft_migrate_left *left,
+                        int32_t n_instances, const bool *among,
+                        int32_t n_left, const struct weft_migrate_left *left,
                         int32_t instances, struct weft_migrate_decision *out,
                         struct weft_err *err);
 

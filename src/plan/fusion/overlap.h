@@ -65,14 +65,18 @@ struct weft_overlap_job {
 struct weft_overlap_when {
     double share;      /* of the samples left; 0: never */
     int32_t instances; /* at least so many go on; 0: the fewest (migrate.h) */
+    int32_t n_later;   /* migrations after it */
+    struct weft_migrate_later later[WEFT_MIGRATE_LATER];
 };
 
 struct weft_overlapped {
-    double trigger_s;   /* when so few samples are left; 0: no migration */
+    double
+        trigger_s; /* when so few samples are left, first; 0: no migration */
     double generated_s; /* all samples have ended */
     double all_s;       /* and have passed all models */
     double infer_s; /* work of inference, of all workers; without loading */
-    int32_t n_stay; /* instances that went on; 0: no migration */
+    int32_t n_stay; /* instances that went on, at last; 0: no migration */
+    int32_t n_migrated;      /* migrations */
     int32_t n_moved, n_read; /* samples that moved; of these, read again */
     int32_t n_put_off;       /* times that KV memory ran out */
 };
@@ -87,8 +91,9 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
 
 /* Chooses when to migrate: the share (5 % to 95 % in steps of 5 %, then of
  * 1 % around the best) and the instances with the least sum of all_s over jobs,
- * such as the last iterations with the lengths that they had. Not to migrate is
- * one of the choices. seconds_out: that sum; NULL: not wanted. Errors: those of
+ * such as the last iterations with the lengths that they had; then, one by one,
+ * later migrations that make it less. Not to migrate is one of the choices.
+ * seconds_out: that sum; NULL: not wanted. Errors: those of
  * weft_overlap_simulate(). */
 int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
                         struct weft_overlap_when *out, double *seconds_out,

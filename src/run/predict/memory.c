@@ -91,8 +91,9 @@ static void add_copies(const struct weft_trainer *t,
 
 /* With inter-stage fusion so many samples can move at the most, of one place or
  * to it: as they leave, and a copy where they go. The task that takes each out,
- * the copy and the task that takes it in are beside what was recorded. Caches
- * have room for them without it: they take slots that are free. */
+ * the copy and the task that takes it in are beside what was recorded, for each
+ * migration; what came by one and leaves by the next is twice at a place at the
+ * most. Caches have room for them without it: they take slots that are free. */
 static void add_moved(const struct weft_trainer *t,
                       int64_t (*place)[WEFT_MEM_ALL + 1])
 {
@@ -106,7 +107,7 @@ static void add_moved(const struct weft_trainer *t,
                2 * n * (int64_t) weft_rollout_bytes((int32_t) tokens));
     for (int32_t i = 0; i < t->job.n_ranks; i++)
         add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
-               3 * n * (int64_t) weft_rec_task_bytes(2));
+               WEFT_MIGRATIONS * 3 * n * (int64_t) weft_rec_task_bytes(2));
 }
 
 /* A GPU's tasks run one after the other: the scratch memory of one. */
