@@ -297,6 +297,25 @@ void weft_insert_gen_enter(struct weft_seq *seq,
                            struct weft_tile *rollout,
                            struct weft_tile *state);
 
+enum { WEFT_GEN_ARENAS = 64 };
+/* Gathers the pages of a slot's KV cache into `cache` (W, of
+ * weft_gen_cache_bytes()), before the sample leaves the slot; and fills the
+ * pages of one that has just entered another instance, cut alike, with them, if
+ * there are enough; else it is read again. All tiles lie at one place. n_pages:
+ * of an arena. n_arenas: at most WEFT_GEN_ARENAS. */
+size_t weft_gen_cache_bytes(int32_t n_arenas, struct weft_tile *const arena[],
+                            int32_t n_pages, int32_t n_total);
+void weft_insert_gen_pack(struct weft_seq *seq,
+                          const struct weft_where *where, int32_t slot,
+                          struct weft_tile *state, int32_t n_arenas,
+                          struct weft_tile *const arena[], int32_t n_pages,
+                          struct weft_tile *cache);
+void weft_insert_gen_unpack(struct weft_seq *seq,
+                            const struct weft_where *where, int32_t slot,
+                            struct weft_tile *cache, struct weft_tile *state,
+                            int32_t n_arenas, struct weft_tile *const arena[],
+                            int32_t n_pages);
+
 /* What the controller would read when the samples' lengths were known: plays
  * an instance's chunks without a model or a runtime. n_total: by sample, the
  * tokens that it ends with, prompt included. */
@@ -314,9 +333,13 @@ int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
                         struct weft_gen_status *status,
                         struct weft_work_rows step[], struct weft_err *err);
 void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
-/* As weft_insert_gen_enter(), of a sample of n_total tokens. */
+/* As weft_insert_gen_enter(), of a sample of n_total tokens; then as
+ * weft_insert_gen_unpack(), of n_cached tokens. */
 void weft_gen_play_enter(struct weft_gen_play *play,
-                         const struct weft_gen_admit *admit, int32_t n_total);
+                         const struct weft_gen_admit *admit, int32_t n_total,
+                         int32_t n_cached);
+/* Tokens of a slot that are in the cache. */
+int32_t weft_gen_play_cached(const struct weft_gen_play *play, int32_t slot);
 
 /* out (W, weft_rollout_bytes() of its tokens) is the rollout with other
  * log-probs (float per response token) in place of its own. */

@@ -51,6 +51,10 @@ void weft_gen_admit(const struct weft_gen_view *view,
 int64_t weft_gen_enter(const struct weft_gen_view *view, int32_t slot,
                        int32_t sample, int32_t n_prompt, int32_t n_total,
                        int32_t limit, const int32_t *token);
+/* Takes pages for the first n_cached tokens of a slot that has none, if there
+ * are so many that nobody runs with; returns how many pages, or 0. */
+int32_t weft_gen_take_cache(const struct weft_gen_view *view, int32_t slot,
+                            int32_t n_cached);
 /* Gives back a slot with its pages, but keeps those of its prompt until they
  * are wanted. */
 void weft_gen_free_slot(const struct weft_gen_view *view, int32_t slot);

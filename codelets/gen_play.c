@@ -105,11 +105,18 @@ void weft_gen_play_retire(struct weft_gen_play *p, int32_t slot)
 }
 
 void weft_gen_play_enter(struct weft_gen_play *p,
-                         const struct weft_gen_admit *admit, int32_t n_total)
+                         const struct weft_gen_admit *admit, int32_t n_total,
+                         int32_t n_cached)
 {
     struct weft_gen_view view = weft_gen_view_of(p->state);
     int64_t at = weft_gen_enter(&view, admit->slot, admit->sample,
                                 admit->n_prompt, n_total, admit->limit,
                                 admit->token);
     memcpy(view.token + at, admit->token, (size_t) admit->n_prompt * 4);
+    weft_gen_take_cache(&view, admit->slot, n_cached);
+}
+
+int32_t weft_gen_play_cached(const struct weft_gen_play *p, int32_t slot)
+{
+    return weft_gen_view_of(p->state).slot[slot].n_cached;
 }

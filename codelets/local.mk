@@ -17,6 +17,7 @@ codelets_sources = \
 	%D%/gen_prefix.c \
 	%D%/gen_play.c \
 	%D%/gen_retire.c \
+	%D%/gen_cache.c \
 	%D%/gen_step.c \
 	%D%/gpu.c %D%/gpu.h \
 	%D%/gradient.c \

@@ -95,21 +95,32 @@ static int prefill(struct weft_profile_bench *b, struct weft_g_generate *gen,
     return rc;
 }
 
-/* The first sample of each instance moves out of its slot, and in again. */
+/* A sample moves out of its slot, and in again. */
+static int move_out_and_in(struct weft_profile_bench *b,
+                           struct weft_g_generate *gen, int32_t instance,
+                           bool cache, struct weft_err *err)
+{
+    struct weft_gen_state *state = weft_tile_acquire(
+        gen->instance[instance].state, WEFT_READ);
+    const struct weft_gen_slot *slot = (void *) ((char *) state
+                                                 + state->slot);
+    const struct weft_gen_admit admit = {.limit = slot->limit};
+    int32_t n_total = slot->n_total;
+    weft_tile_unacquire(gen->instance[instance].state);
+    return weft_g_generate_move(b->seq, gen, instance, 0, 0, n_total,
+                                instance, &admit, cache, err);
+}
+
+/* The first of each instance does, with its KV cache and without. */
 static int move(struct weft_profile_bench *b, struct weft_g_generate *gen,
                 struct weft_err *err)
 {
     int rc = 0;
     for (int32_t i = 0; i < gen->n_instances && !rc; i++) {
-        struct weft_gen_state *state = weft_tile_acquire(
-            gen->instance[i].state, WEFT_READ);
-        const struct weft_gen_slot *slot = (void *) ((char *) state
-                                                     + state->slot);
-        const struct weft_gen_admit admit = {.limit = slot->limit};
-        int32_t n_total = slot->n_total;
-        weft_tile_unacquire(gen->instance[i].state);
-        rc = weft_g_generate_move(b->seq, gen, i, 0, 0, n_total, i, &admit,
-                                  err);
+        if (weft_g_generate_caches_move(gen))
+            rc = move_out_and_in(b, gen, i, true, err);
+        if (!rc)
+            rc = move_out_and_in(b, gen, i, false, err);
     }
     return weft_context_wait(b->seq, rc, err);
 }

@@ -38,6 +38,9 @@ struct weft_migration_when {
                            0: as many as it has slots */
     int32_t n_later;    /* migrations after it */
     struct weft_migrate_later later[WEFT_MIGRATE_LATER];
+    /* samples of so many tokens or more move with their KV cache, where it
+     * can; others are read again. 0: all are */
+    int32_t cached_from;
 };
 
 struct weft_migration {
@@ -50,6 +53,7 @@ struct weft_migration {
     int32_t n_steps, next;     /* that is not decided yet */
     int32_t most_batch;        /* samples that a replica takes on */
     int64_t room_tokens;       /* of a replica's KV cache */
+    int32_t cached_from;       /* tokens; 0: caches do not move */
     struct weft_migrated *log; /* what moves is noted there; NULL: nobody
                                   asks */
     bool *stays, *among;       /* (n_replicas) that go on; that did before */

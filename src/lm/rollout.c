@@ -159,6 +159,24 @@ static int32_t emptiest(const struct weft_rollout_control *c, int32_t replica,
     return best;
 }
 
+/* Whether a sample's cache goes with it: that pays, and the memory for caches
+ * on their way (weft_g_generate_moved_pages()) is not used up. */
+static bool takes_cache(struct weft_rollout_control *c, int32_t from,
+                        int32_t to, int32_t n_tokens)
+{
+    int32_t least = c->migration.cached_from;
+    int32_t most = weft_g_generate_moved_pages(c->gen);
+    int32_t n = (int32_t) weft_ceil_div(n_tokens, WEFT_PAGE_TOKENS);
+    int32_t *left = &c->pages_moved[2 * from];
+    int32_t *come = &c->pages_moved[2 * to + 1];
+    if (least == 0 || n_tokens < least || *left + n > most
+        || *come + n > most)
+        return false;
+    *left += n;
+    *come += n;
+    return true;
+}
+
 static int move(struct weft_rollout_control *c, int32_t from,
                 int32_t from_slot)
 {
@@ -171,15 +189,19 @@ static int move(struct weft_rollout_control *c, int32_t from,
     c->slot[(int64_t) to * c->gen->n_slots + slot] = index;
     *mine = -1;
     c->gen->instance[to].idle = false;
+    bool cache = takes_cache(c, from, to, c->has[index]);
     c->stats.n_moved++;
+    c->stats.n_cached += cache;
     weft_rollout_see_move(c, index, from, to);
     if (c->played) {
+        int32_t n = weft_gen_play_cached(c->played[from].play, from_slot);
         weft_gen_play_retire(c->played[from].play, from_slot);
-        weft_gen_play_enter(c->played[to].play, &admit, c->has[index]);
+        weft_gen_play_enter(c->played[to].play, &admit, c->has[index],
+                            cache ? n : 0);
     }
     return weft_g_generate_move(c->seq, c->gen, from, from_slot,
                                 c->args.iteration, c->has[index], to, &admit,
-                                c->err);
+                                cache, c->err);
 }
 
 /* All chunks of an instance that is left have ended: its samples go on where
@@ -388,6 +410,7 @@ void weft_rollout_control_release(struct weft_rollout_control *c)
     weft_free(c->slot);
     weft_free(c->in_flight);
     weft_free(c->n_read);
+    weft_free(c->pages_moved);
     for (size_t i = 0; c->there && i < n_copies; i++)
         weft_tile_release(c->there[i]);
     weft_free(c->there);
@@ -418,12 +441,13 @@ int weft_rollout_control_init(struct weft_seq *seq,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),
         .in_flight = weft_alloc(n_instances, sizeof *c->in_flight),
         .n_read = weft_alloc(n_instances, sizeof *c->n_read),
+        .pages_moved = weft_alloc(2 * n_instances, sizeof *c->pages_moved),
         .has = weft_alloc((size_t) job->n, sizeof *c->has),
         .there = weft_alloc(2 * n_instances, sizeof *c->there),
         .admit = weft_alloc(n_slots, sizeof *c->admit),
     };
-    if (!c->slot || !c->in_flight || !c->n_read || !c->has || !c->there
-        || !c->admit)
+    if (!c->slot || !c->in_flight || !c->n_read || !c->pages_moved || !c->has
+        || !c->there || !c->admit)
         return weft_err_nomem(err, "generation", n_slots * n_instances * 4);
     memset(c->slot, 0xff, n_slots * n_instances * sizeof *c->slot);
     int rc = weft_migration_init(job->gen, job->n, &job->migrate,

@@ -31,6 +31,7 @@ struct weft_rollout_stats {
     int64_t n_preempted, n_chunks;
     int32_t most_pages; /* in use at one time, of any instance */
     int32_t n_moved;    /* samples that went on with another instance ... */
+    int32_t n_cached;   /* ... of these, with their KV cache ... */
     int32_t n_freed;    /* ... and instances that ended before, for it */
     /* chunks of the instance that had most; of these, those that it had while
      * no more than WEFT_TAIL_SHARE of the samples were left */

@@ -34,8 +34,8 @@ void weft_ahead_forget(struct weft_trainer *t)
 /* ---- What generation counted ------------------------------------------- */
 
 static const char *const counts[] = {
-    "decoded", "prefilled",  "shared",    "preempted", "chunks",
-    "turns",   "tail_turns", "kv_blocks", "migrated",  "freed"};
+    "decoded",    "prefilled", "shared",   "preempted", "chunks", "turns",
+    "tail_turns", "kv_blocks", "migrated", "freed",     "cached"};
 
 static void get_counts(const struct weft_rollout_stats *s,
                        int64_t out[WEFT_COUNT(counts)])
@@ -43,7 +43,7 @@ static void get_counts(const struct weft_rollout_stats *s,
     const int64_t all[] = {s->n_decoded,    s->n_prefilled, s->n_shared,
                            s->n_preempted,  s->n_chunks,    s->n_turns,
                            s->n_tail_turns, s->most_pages,  s->n_moved,
-                           s->n_freed};
+                           s->n_freed,      s->n_cached};
     memcpy(out, all, sizeof all);
 }
 
@@ -61,6 +61,7 @@ static struct weft_rollout_stats stats_of(
         .most_pages = (int32_t) count[7],
         .n_moved = (int32_t) count[8],
         .n_freed = (int32_t) count[9],
+        .n_cached = (int32_t) count[10],
     };
 }
 

@@ -216,6 +216,7 @@ static int roll_out(struct weft_iteration *p)
         p->rollout.n_shared += job[k].stats.n_shared;
         p->rollout.n_preempted += job[k].stats.n_preempted;
         p->rollout.n_moved += job[k].stats.n_moved;
+        p->rollout.n_cached += job[k].stats.n_cached;
         p->rollout.n_freed += job[k].stats.n_freed;
         p->rollout.n_turns += job[k].stats.n_turns;
         p->rollout.n_tail_turns += job[k].stats.n_tail_turns;

@@ -484,6 +484,7 @@ static void report_speed(const struct measured *c, bool generates)
         weft_metrics_set(m, "train/began_early", began_early(p));
     }
     weft_metrics_set(m, "gen/migrated", p->rollout.n_moved);
+    weft_metrics_set(m, "gen/moved_caches", p->rollout.n_cached);
     weft_metrics_set(m, "gen/freed_instances", p->rollout.n_freed);
     if (p->reward_s > 0)
         weft_metrics_set(m, "perf/reward_hidden_ratio",

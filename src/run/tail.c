@@ -250,6 +250,49 @@ static int32_t most_batch(const struct choice *c, const struct priced *p)
     return weft_migrate_most_batch(&c->costs, tokens, p->slots);
 }
 
+/* Of KV, of an instance. */
+static double token_bytes(const struct weft_g_generate *gen)
+{
+    int32_t n = gen->layout.plan.pp * gen->layout.plan.tp;
+    double bytes = 0;
+    for (int32_t k = 0; k < n; k++)
+        bytes += (double) weft_tile_bytes(gen->instance[0].arena[k]);
+    return bytes / ((double) gen->n_pages * WEFT_PAGE_TOKENS);
+}
+
+/* The slowest link from the first replica to another's, or the memory's speed
+ * within a place; 1e-12, so that nothing moves, where caches cannot. */
+static double link_bytes_per_s(const struct weft_iteration_set *set)
+{
+    const struct weft_trainer *t = set->p->t;
+    const struct weft_g_generate *gen = &t->gen[set->call];
+    int32_t n_links, link[WEFT_COSTS_PATH];
+    double slowest = 1e10, latency_s;
+    const double *speed = weft_costs_links(t->tail->costs, &n_links);
+    if (!weft_g_generate_caches_move(gen))
+        return 1e-12;
+    for (int32_t i = 1; i < gen->n_instances; i++) {
+        int32_t n = weft_costs_path(
+            t->tail->costs, weft_g_generate_place(gen, 0),
+            weft_g_generate_place(gen, i), link, &latency_s);
+        for (int32_t k = 0; k < n; k++)
+            slowest = fmin(slowest, speed[link[k]]);
+    }
+    return slowest;
+}
+
+/* From how many tokens on it is faster to move the cache than to read a sample
+ * again; 0: never. Reading has a part that does not grow, so that it may pay for
+ * short ones alone, which is not asked. */
+static int32_t cached_from(const struct weft_g_generate *gen,
+                           const struct weft_migrate_costs *costs)
+{
+    int32_t n = 1;
+    while (n <= gen->max_total && weft_migrate_reads(costs, n))
+        n *= 2;
+    return n <= gen->max_total ? n : 0;
+}
+
 static int simulate(const struct weft_iteration_set *set, struct choice *c,
                     struct priced *priced, struct weft_tail_choice *out,
                     struct weft_err *err)
@@ -259,14 +302,14 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
     struct weft_overlap_when when = never;
     int32_t n = set->p->t->tail->n_past;
     int64_t pages = (int64_t) priced->n_instances * gen->n_pages;
-    /* caches do not move: samples are always read again */
-    c->costs = (struct weft_migrate_costs){.ctx = priced,
-                                           .step_s = step_s,
-                                           .prefill_s = prefill_s,
-                                           .token_bytes = 1,
-                                           .memory_bytes = (double) pages
-                                                         * WEFT_PAGE_TOKENS,
-                                           .link_bytes_per_s = 1e-12};
+    double each = token_bytes(gen);
+    c->costs = (struct weft_migrate_costs){
+        .ctx = priced,
+        .step_s = step_s,
+        .prefill_s = prefill_s,
+        .token_bytes = each,
+        .memory_bytes = each * (double) pages * WEFT_PAGE_TOKENS,
+        .link_bytes_per_s = link_bytes_per_s(set)};
     fill_jobs(set, c, priced);
     int rc = weft_overlap_choose(n, c->job, &when, &out->seconds, err);
     for (int32_t i = 0; i < n && !rc; i++) {
@@ -279,7 +322,8 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
         .share = when.share,
         .instances = when.instances,
         .most_batch = most_batch(c, priced),
-        .n_later = when.n_later};
+        .n_later = when.n_later,
+        .cached_from = cached_from(gen, &c->costs)};
     memcpy(out->when.later, when.later, sizeof when.later);
     return rc;
 }

@@ -88,6 +88,9 @@ static int add_line(const struct weft_iteration_set *set,
     weft_string_addf(out, ", \"instances\": %d, \"most_batch\": %d",
                      choice->when.instances, choice->when.most_batch);
     add_later(out, &choice->when);
+    if (choice->when.cached_from > 0)
+        weft_string_addf(out, ", \"cached_from\": %d",
+                         choice->when.cached_from);
     if (choice->why == WEFT_TAIL_CHOSEN) {
         weft_string_add(out, ", \"predicted_s\": ");
         weft_string_add_number(out, choice->seconds);
@@ -308,7 +311,7 @@ static int take_decision(const struct weft_trainer *t,
     struct weft_tail *tail = ctx;
     struct weft_tail_decided *more = weft_realloc(
         tail->decided, (size_t) tail->n_decided + 1, sizeof *more);
-    int64_t instances = 0, most = 0;
+    int64_t instances = 0, most = 0, cached = 0;
     double share = 0;
     if (!more)
         return weft_err_nomem(err, said->name, sizeof *more);
@@ -323,15 +326,19 @@ static int take_decision(const struct weft_trainer *t,
     if (!rc)
         rc = weft_json_int(said->o, said->name, "most_batch", 0, INT32_MAX,
                            &most, err);
+    if (!rc && json_object_get(said->o, "cached_from"))
+        rc = weft_json_int(said->o, said->name, "cached_from", 1, INT32_MAX,
+                           &cached, err);
     if (rc)
         return rc;
     struct weft_tail_decided *d = &more[tail->n_decided++];
-    *d = (struct weft_tail_decided){.iteration = (int32_t) said->iteration
-                                               - 1,
-                                    .call = said->call,
-                                    .when = {.share = share,
-                                             .instances = (int32_t) instances,
-                                             .most_batch = (int32_t) most}};
+    *d = (struct weft_tail_decided){
+        .iteration = (int32_t) said->iteration - 1,
+        .call = said->call,
+        .when = {.share = share,
+                 .instances = (int32_t) instances,
+                 .most_batch = (int32_t) most,
+                 .cached_from = (int32_t) cached}};
     rc = read_later(said, &d->when, err);
     return rc ? rc : read_order(t, said, &d->order, err);
 }

@@ -30,6 +30,7 @@ static struct {
     struct weft_rollout_order *order; /* NULL: as statuses come */
     void (*before)(struct task_fixture *f, const struct weft_g_generate *gen);
     weft_rollout_fn on_finished;
+    int32_t cached_from;   /* tokens of samples that move with their caches */
     int64_t n_moved_again; /* samples, in migrations after a first */
 } control;
 
@@ -50,13 +51,15 @@ static inline struct weft_migration_when migrations(const struct cut *cut)
 {
     double share = cut->remaining;
     int32_t n = cut->instances;
-    return cut->again
-             ? (struct weft_migration_when){.share = share,
-                                            .instances = n - 1,
-                                            .n_later = 2,
-                                            .later = {{0.75 * share, n - 2},
-                                                      {0.5 * share, n - 3}}}
-             : (struct weft_migration_when){.share = share, .instances = 1};
+    struct weft_migration_when when = {
+        .share = share, .instances = 1, .cached_from = control.cached_from};
+    if (cut->again) {
+        when.instances = n - 1;
+        when.n_later = 2;
+        when.later[0] = (struct weft_migrate_later){0.75 * share, n - 2};
+        when.later[1] = (struct weft_migrate_later){0.5 * share, n - 3};
+    }
+    return when;
 }
 
 /* Samples leave those replicas that go on no more, for those that do. */

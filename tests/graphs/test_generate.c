@@ -20,7 +20,7 @@ static void check_dtype(enum weft_dtype dtype)
                                     {2, 9, 1, 100, 8, false, 0.3, false}};
     int64_t n_moved[WEFT_COUNT(to)] = {0};
     struct weft_rollout_stats stats;
-    int64_t n_preempted = 0, n_both = 0;
+    int64_t n_preempted = 0, n_both = 0, n_cached[2] = {0};
     /* in turn, so that what moves is the same in every run */
     struct weft_rollout_order turns = {.follows = true};
     control.order = &turns;
@@ -28,6 +28,7 @@ static void check_dtype(enum weft_dtype dtype)
     for (int t = 0; t < 2; t++) {
         const struct weft_k_sampling sampling = {t ? 0.7f : 0, 0, 1, 11};
         const struct weft_g_layout *home = &f.model.home;
+        control.cached_from = t * 20; /* caches of these move */
         generate(&f, home, &first, N, NEW, &sampling, base, NULL);
         check_scores(&f, home, N, base, sampling.temperature);
         for (size_t k = 0; k < WEFT_COUNT(to); k++) {
@@ -37,11 +38,14 @@ static void check_dtype(enum weft_dtype dtype)
             CHECK(to[k].sharing == (stats.n_shared > 0));
             n_preempted += stats.n_preempted;
             n_moved[k] += stats.n_moved;
+            n_cached[t] += stats.n_cached;
             n_both += stats.n_moved > 0 && stats.n_preempted > 0;
         }
     }
     CHECK(n_preempted > 0);
     CHECK(n_both > 0);
+    CHECK(n_cached[0] == 0 && n_cached[1] > 0);
+    control.cached_from = 0;
     for (size_t k = 0; k < WEFT_COUNT(to); k++)
         CHECK((to[k].remaining > 0) == (n_moved[k] > 0));
     fixture_stop(&f);
@@ -63,18 +67,31 @@ static void test_again(void)
     struct weft_rollout_order turns = {.follows = true};
     control.order = &turns;
     control.n_moved_again = 0;
+    int64_t n_cached = 0;
     fixture_start(&f, 4, &shape, false);
     REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 4, 1, &layout, &err), err);
     for (uint64_t seed = 1; seed <= 4; seed++) {
         const struct weft_k_sampling sampling = {0.7f, 0, 1, seed};
         generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
         for (size_t i = 0; i < WEFT_COUNT(to); i++) {
+            control.cached_from = 0;
             generate(&f, &layout, &to[i], N, NEW, &sampling, other, &stats);
             check_same(N, other, base);
             CHECK(stats.n_freed >= 2);
+            int64_t n_read = stats.n_prefilled, n_moved = stats.n_moved;
+            control.cached_from = 1;
+            generate(&f, &layout, &to[i], N, NEW, &sampling, other, &stats);
+            check_same(N, other, base);
+            CHECK(stats.n_cached <= stats.n_moved);
+            n_cached += stats.n_cached;
+            /* what is in the cache is not read again */
+            CHECK(n_moved == 0 || stats.n_cached == 0 || to[i].kv_blocks
+                  || stats.n_prefilled < n_read);
         }
     }
     CHECK(control.n_moved_again >= 4);
+    CHECK(n_cached >= 4);
+    control.cached_from = 0;
     weft_g_layout_release(&layout);
     fixture_stop(&f);
 }

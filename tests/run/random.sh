@@ -42,7 +42,7 @@ layers_cluster 4 8
 awk 'BEGIN { for (i = 1; i <= 4; i++)
     printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s}\n", i,
         "\"remaining\": 0.9, \"instances\": 3, \"most_batch\": 0, " \
-        "\"later\": [[0.6, 2], [0.3, 1]]" }' >several.jsonl
+        "\"later\": [[0.6, 2], [0.3, 1]], \"cached_from\": 1" }' >several.jsonl
 {
     echo "algorithm: ppo"
     cat base.yaml

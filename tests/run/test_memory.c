@@ -309,6 +309,36 @@ static void test_memory_moved(void)
     }
 }
 
+/* They move up to three times, with their KV caches. */
+static void test_memory_caches(void)
+{
+    static const char line[] =
+        "{\"iteration\": %d, \"call\": \"actor_generate\", \"remaining\": "
+        "0.9, "
+        "\"instances\": 3, \"most_batch\": 0, "
+        "\"later\": [[0.6, 2], [0.3, 1]], \"cached_from\": 1}\n";
+    char path[512], word[600];
+    snprintf(path, sizeof path, "%s/caches.jsonl", fixture.dir);
+    snprintf(word, sizeof word, "rollout.decisions=%s", path);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    for (int i = 1; i <= 3; i++)
+        fprintf(file, line, i);
+    fclose(file);
+    const char *const all[] = {"runtime.devices=4",
+                               "runtime.place=device",
+                               "layout=dp4",
+                               "iterations=2",
+                               "rollout.inter_stage_fusion=true",
+                               word,
+                               "rollout.prompts=8",
+                               "rollout.slots=8",
+                               "rollout.prefill_tokens=9",
+                               "rollout.chunk_tokens=1",
+                               NULL};
+    compare_run("caches", all, false);
+}
+
 /* Weights are kept for generation beside those that are trained. */
 static void test_memory_stale(void)
 {
@@ -560,6 +590,7 @@ static void test_memory_remove(void)
 WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
            {"test_memory_moved", test_memory_moved},
+           {"test_memory_caches", test_memory_caches},
            {"test_memory_stale", test_memory_stale},
            {"test_memory_as_completed", test_memory_as_completed},
            {"test_memory_sharded", test_memory_sharded},

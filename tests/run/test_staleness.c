@@ -143,7 +143,7 @@ static void test_refused(void)
 #define COUNTS                                                               \
     "\"decoded\": 1, \"prefilled\": 2, \"shared\": 0, \"preempted\": 0, "    \
     "\"chunks\": 1, \"turns\": 1, \"tail_turns\": 0, \"kv_blocks\": 3, "     \
-    "\"migrated\": 0, \"freed\": 0"
+    "\"migrated\": 0, \"freed\": 0, \"cached\": 0"
 #define HEAD "{\"iteration\": 3, \"samples\": 2, " COUNTS "}\n"
 #define SAMPLE(tokens, logprobs)                                             \
     "{\"critic_infer\": [2.5], \"prompt_tokens\": 2, \"ended\": true, "      \

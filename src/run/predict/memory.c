@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/predict/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,25 +90,60 @@ static void add_copies(const struct weft_trainer *t,
                n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
 }
 
+/* Whether it is chosen, or replayed, when samples move: then their KV caches may
+ * move with them (weft_g_generate_caches_move()). */
+static bool moves_caches(const struct weft_trainer *t)
+{
+    return t->config.rollout.remaining <= 0
+        && t->config.rollout.instances <= 0 && t->job.n_gpus == 0;
+}
+
+/* The most pages of an instance that may leave it, of those that it has
+ * (weft_g_generate_moved_pages()). */
+static double moved_pages(const struct weft_trainer *t, int64_t tokens)
+{
+    const struct weft_config *c = &t->config;
+    double share = 1.0 / 8, most = ceil((double) tokens / WEFT_PAGE_TOKENS);
+    for (int32_t i = 1; i < t->flow.n_calls; i++) {
+        if (t->flow.call[i].kind != WEFT_GENERATE)
+            continue;
+        int32_t n = weft_run_samples_at(
+            c, &t->flow, weft_flow_origin_of_call(&t->flow, i));
+        int32_t slots = weft_min32(c->rollout.slots,
+                                   weft_g_generate_slots(&t->layout[i], n));
+        share = fmax(share, 1.0 / weft_max32(slots, 1));
+    }
+    if (c->rollout.kv_blocks > 0)
+        share = fmax(share, most / c->rollout.kv_blocks);
+    return share;
+}
+
 /* With inter-stage fusion so many samples can move at the most, of one place or
  * to it: as they leave, and a copy where they go. The task that takes each out,
  * the copy and the task that takes it in are beside what was recorded, for each
  * migration; what came by one and leaves by the next is twice at a place at the
- * most. Caches have room for them without it: they take slots that are free. */
+ * most. Caches have room for them without it: they take slots that are free. Of
+ * each instance's cache a part can leave, and as much can come. */
 static void add_moved(const struct weft_trainer *t,
                       int64_t (*place)[WEFT_MEM_ALL + 1])
 {
     const struct weft_config *c = &t->config;
     int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
     int64_t n = weft_run_samples_all(c, &t->flow);
+    int64_t tasks = moves_caches(t) ? 6 : 3;
     if (!c->rollout.inter_stage_fusion)
         return;
+    for (int32_t p = 0; p < weft_g_job_n_places(&t->job) && tasks > 3; p++)
+        add_to(t, place, p, WEFT_MEM_KV,
+               (int64_t) ceil(2 * moved_pages(t, tokens)
+                              * (double) place[p][WEFT_MEM_KV]));
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
         add_to(t, place, p, WEFT_MEM_SAMPLES,
                2 * n * (int64_t) weft_rollout_bytes((int32_t) tokens));
     for (int32_t i = 0; i < t->job.n_ranks; i++)
         add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
-               WEFT_MIGRATIONS * 3 * n * (int64_t) weft_rec_task_bytes(2));
+               WEFT_MIGRATIONS * tasks * n
+                   * (int64_t) weft_rec_task_bytes(2));
 }
 
 /* A GPU's tasks run one after the other: the scratch memory of one. */
