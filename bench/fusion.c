@@ -50,17 +50,18 @@ static struct row print_row(struct setting *s, struct instance *in,
     CHECK(weft_overlap_choose(1, job, &best, &best_s, &err));
     simulate(job, true, 0, 0, &serial);
     simulate(job, false, 0, 0, &streamed);
-    simulate(job, false, when.share, when.instances, &fused);
+    simulate_when(job, false, &when, &fused);
     struct row row = {serial.all_s / fused.all_s,
                       100 * (fused.all_s / best_s - 1)};
     printf("%s/%s %5d %-5s %3dxtp%d %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f "
-           "%5.2f %4.0f %4d %5d %5d %6.2f\n",
+           "%5.2f %4.0f %4d %4d %5d %5d %6.2f\n",
            sizes[s->actor].name, sizes[s->critic].name, s->most, tail,
            job->n_instances, in->n_devices, serial.generated_s,
            serial.all_s - serial.generated_s, streamed.all_s, fused.all_s,
            row.ratio, streamed.all_s / fused.all_s,
-           serial.all_s / serial.generated_s, 100 * when.share, fused.n_stay,
-           fused.n_moved, fused.n_read, row.regret);
+           serial.all_s / serial.generated_s, 100 * when.share,
+           fused.n_migrated, fused.n_stay, fused.n_moved, fused.n_read,
+           row.regret);
     fflush(stdout);
     return row;
 }
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
            "streamed is off, with\nfinished samples streamed; bound is what "
            "hiding all inference would give.\n"
            "actor/critic max tail  inst      gen    inf stream  fused   base/"
-           " strm/ bound  R_t    m moved  read regret\n"
+           " strm/ bound  R_t times   m moved  read regret\n"
            "                                                        fused  "
            "fused          %%                      %%\n");
     for (size_t t = 0; t < WEFT_COUNT(tails); t++)

@@ -285,15 +285,24 @@ static inline void set_jobs(struct setting *s, struct instance *in,
     s->costs.prefill_s = prefill_s;
 }
 
+static inline double simulate_when(const struct weft_overlap_job *job,
+                                   bool serial,
+                                   const struct weft_overlap_when *when,
+                                   struct weft_overlapped *out)
+{
+    struct weft_overlap_job one = *job;
+    one.serial = serial;
+    CHECK(weft_overlap_simulate(&one, when, out, NULL, &err));
+    return out->all_s;
+}
+
 static inline double simulate(const struct weft_overlap_job *job, bool serial,
                               double share, int32_t instances,
                               struct weft_overlapped *out)
 {
-    const struct weft_overlap_when when = {share, instances};
-    struct weft_overlap_job one = *job;
-    one.serial = serial;
-    CHECK(weft_overlap_simulate(&one, &when, out, NULL, &err));
-    return out->all_s;
+    const struct weft_overlap_when when = {.share = share,
+                                           .instances = instances};
+    return simulate_when(job, serial, &when, out);
 }
 
 /* Lays instances out as is fastest one stage after the other. */

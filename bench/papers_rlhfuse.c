@@ -147,7 +147,7 @@ static void print_row(struct setting *s, const struct weft_cluster *cluster,
         tokens += (double) job->sample[k].length / SAMPLES;
     CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
     double serial = simulate(job, true, 0, 0, &out);
-    double fused = simulate(job, false, when.share, when.instances, &out);
+    double fused = simulate_when(job, false, &when, &out);
     struct trained t = train(s, tokens, cluster);
     double chat = base_in_node_s(s, cluster)
                 + train_zero_s(s->actor, tokens, cluster)
