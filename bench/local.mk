@@ -118,6 +118,15 @@ bench_programs += %D%/papers_rlhfuse
 %C%_fusion_LDADD = $(weft_libs)
 bench-fusion: %D%/fusion
 	%D%/fusion $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
+# CPU time of generation's controller.
+bench_programs += %D%/control
+%C%_control_SOURCES = %D%/control.c %D%/made.h %D%/check.h
+%C%_control_LDADD = $(weft_libs)
+%C%_control_LDFLAGS = -Wl,--wrap=weft_g_generate_chunk \
+	-Wl,--wrap=weft_g_generate_retire -Wl,--wrap=weft_gen_play_chunk \
+	-Wl,--wrap=weft_rollout_run_all
+bench-control: %D%/control
+	%D%/control
 # What papers measured beside what is predicted: all, or a paper's.
 bench-papers: bench-papers-flexrlhf bench-papers-rlhfuse bench-papers-real
 bench-papers-real: %D%/papers
@@ -136,7 +145,7 @@ bench-search: %D%/search
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
-.PHONY: bench bench-auto bench-completed bench-fusion bench-generate bench-gpu bench-grpo \
+.PHONY: bench bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated

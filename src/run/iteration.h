@@ -130,6 +130,8 @@ struct weft_iteration {
     double (*part)[WEFT_MAX_REWARDS]; /* (n_all) unweighted rewards */
     struct weft_iteration_call call[WEFT_MAX_CALLS];
     int32_t n_calls;
+    size_t n_devices; /* of calls */
+    bool *generating; /* (n_devices) scratch of micro-batches that wait */
     struct weft_g_view kept[WEFT_MAX_CALLS]; /* weights for inference by
                                                 trained roles; as `policy` */
     struct weft_g_copies *copies;

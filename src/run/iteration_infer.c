@@ -75,10 +75,28 @@ static void close_call(const struct weft_iteration *p,
     c->open = c->begun = false;
 }
 
+/* The devices of all calls: one more than the last one's number. */
+static size_t count_devices(const struct weft_trainer *t)
+{
+    int32_t most = -1;
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        for (int32_t k = 0; k < t->layout[i].plan.dp; k++)
+            for (int32_t s = 0; s < t->layout[i].plan.pp; s++)
+                for (int32_t m = 0; m < t->layout[i].plan.tp; m++)
+                    most = weft_max32(
+                        most,
+                        weft_g_layout_member(&t->layout[i], k, s, m)->device);
+    return (size_t) most + 1;
+}
+
 int weft_iteration_calls_init(struct weft_iteration *p)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     int rc = 0;
+    p->n_devices = count_devices(p->t);
+    p->generating = weft_alloc(p->n_devices, sizeof *p->generating);
+    if (!p->generating)
+        return weft_err_nomem(p->err, "inference", p->n_devices);
     for (int32_t i = 1; i < flow->n_calls && !rc; i++)
         if (flow->call[i].kind == WEFT_INFER)
             rc = add_call(p, i);
@@ -93,6 +111,8 @@ void weft_iteration_calls_release(struct weft_iteration *p)
         weft_free(p->call[k].load);
         weft_free(p->call[k].length);
     }
+    weft_free(p->generating);
+    p->generating = NULL;
     p->n_calls = 0;
 }
 
@@ -189,25 +209,37 @@ bool weft_iteration_shares(const struct weft_g_layout *a,
     return false;
 }
 
-/* Whether a replica's devices still generate; *freed_out: others have been
- * freed of their last samples. */
-static bool generates(const struct weft_iteration *p,
-                      const struct weft_g_layout *layout, int32_t dp,
-                      bool *freed_out)
+/* Finds which devices still generate, in p->generating; *freed_out: whether
+ * others have been freed of their last samples. */
+static void find_generating(const struct weft_iteration *p, bool *freed_out)
 {
-    bool busy = false;
+    memset(p->generating, 0, p->n_devices * sizeof *p->generating);
     *freed_out = false;
     for (int32_t k = 0; k < p->n_sets; k++) {
         const struct weft_g_generate *gen = &p->t->gen[p->set[k].call];
         for (int32_t i = 0; i < gen->n_instances; i++) {
             const struct weft_g_instance *x = &gen->instance[i];
             *freed_out = *freed_out || x->freed;
-            busy = busy
-                || (!x->freed && !x->idle
-                    && share_device(&gen->layout, x->dp, layout, dp));
+            if (x->freed || x->idle)
+                continue;
+            for (int32_t s = 0; s < gen->layout.plan.pp; s++)
+                for (int32_t m = 0; m < gen->layout.plan.tp; m++)
+                    p->generating[weft_g_layout_member(&gen->layout, x->dp, s,
+                                                       m)
+                                      ->device] = true;
         }
     }
-    return busy;
+}
+
+/* Whether devices of a replica do. */
+static bool generates(const struct weft_iteration *p,
+                      const struct weft_g_layout *layout, int32_t dp)
+{
+    for (int32_t s = 0; s < layout->plan.pp; s++)
+        for (int32_t k = 0; k < layout->plan.tp; k++)
+            if (p->generating[weft_g_layout_member(layout, dp, s, k)->device])
+                return true;
+    return false;
 }
 
 /* Whether micro-batches wait for devices that are free: not where any device of
@@ -250,10 +282,12 @@ static int32_t next_replica(const struct weft_iteration *p,
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     int32_t dp = layout->plan.dp, best = -1;
+    bool freed;
     if (!holds(p, layout))
         return replica_by_share(c, &layout->plan);
+    find_generating(p, &freed);
     for (int32_t k = 0; k < dp; k++) {
-        bool freed, busy = generates(p, layout, k, &freed);
+        bool busy = generates(p, layout, k);
         bool more = freed || c->load[k] + n <= weft_ceil_div(c->set->n, dp);
         if ((last || (!busy && more))
             && (best < 0 || c->load[k] < c->load[best]))
