@@ -28,6 +28,7 @@ struct bench {
     struct text text[TEXTS];
     int32_t n_texts, next, n_ended;
     uint32_t seed, n_drawn;
+    int32_t n_moved, n_refused; /* with their caches; there was no room */
 };
 
 static int32_t draw(struct bench *b, int32_t least, int32_t most)
@@ -170,7 +171,31 @@ static void admit(struct bench *b, int32_t slot)
     weft_free(task);
 }
 
-/* Retires what has ended, or not yet, and fills free slots. */
+/* A text leaves its slot and enters it again, as one that comes from elsewhere,
+ * with what was in its pages. */
+static void move(struct bench *b, int32_t index)
+{
+    const struct weft_gen_slot was = b->view.slot[index];
+    int32_t *own = b->view.token + (int64_t) index * MOST, token[MOST];
+    uint64_t cell[MOST];
+    memcpy(token, own, (size_t) was.n_total * 4);
+    for (int32_t pos = 0; pos < was.n_cached; pos++)
+        cell[pos] = *cell_at(b, index, pos);
+    weft_gen_free_slot(&b->view, index);
+    weft_gen_enter(&b->view, index, was.sample, was.n_prompt, was.n_total,
+                   was.limit, token);
+    memcpy(own, token, (size_t) was.n_total * 4);
+    int32_t n = weft_gen_take_cache(&b->view, index, was.n_cached);
+    CHECK(n == 0 || n == (was.n_cached + PAGE - 1) / PAGE);
+    CHECK_INT(b->view.slot[index].n_cached, n > 0 ? was.n_cached : 0);
+    for (int32_t pos = 0; pos < was.n_cached && n > 0; pos++)
+        *cell_at(b, index, pos) = cell[pos];
+    b->n_moved += n > 0;
+    b->n_refused += n == 0 && was.n_cached > 0;
+    check_users(b);
+}
+
+/* Retires what has ended, or not yet, moves some, and fills free slots. */
 static void control(struct bench *b)
 {
     for (int32_t i = 0; i < b->state->n_slots; i++) {
@@ -184,6 +209,8 @@ static void control(struct bench *b)
             weft_gen_free_slot(&b->view, i);
             b->n_ended++;
         }
+        if (slot->sample >= 0 && !slot->done && draw(b, 0, 30) == 0)
+            move(b, i);
         if (slot->sample < 0 && b->next < b->n_texts && draw(b, 0, 2) > 0)
             admit(b, i);
     }
@@ -209,7 +236,7 @@ static void draw_texts(struct bench *b)
 static void test_pages_random(void)
 {
     enum { LEAST = (MOST + PAGE - 1) / PAGE, CASES = 60, STEPS = 60000 };
-    int64_t n_preempted = 0, n_shared = 0;
+    int64_t n_preempted = 0, n_shared = 0, n_moved = 0, n_refused = 0;
     for (uint32_t k = 0; k < CASES; k++) {
         struct bench b = {.seed = k, .n_texts = TEXTS};
         int32_t slots = draw(&b, 1, SLOTS), n = 0;
@@ -232,10 +259,14 @@ static void test_pages_random(void)
             CHECK_INT(b.status.n_shared, 0);
         n_preempted += b.status.n_preempted;
         n_shared += b.status.n_shared;
+        n_moved += b.n_moved;
+        n_refused += b.n_refused;
         close_bench(&b);
     }
     CHECK(n_preempted > 100);
     CHECK(n_shared > 100 * PAGE);
+    CHECK(n_moved > 100);
+    CHECK(n_refused > 0);
 }
 
 /* One prompt of 100 tokens: its samples read it once, and have one of its two

@@ -262,6 +262,25 @@ static void test_deal_by_hand(void)
         CHECK_INT(to[i], expected[i]);
 }
 
+/* Of four instances the first has gone; two of the others have nothing left. */
+static void test_decide_among(void)
+{
+    static const bool among[] = {false, true, true, true};
+    static const struct weft_migrate_left left[] = {{2, 10, 1, 2},
+                                                    {2, 10, 1, 2}};
+    bool stays[4], reads[2];
+    int32_t to[2];
+    struct weft_migrate_decision d = {
+        .stays = stays, .to = to, .reads = reads};
+    REQUIRE_OK(weft_migrate_decide(&costs, 4, among, 2, left, 2, &d, &err),
+               err);
+    CHECK_INT(d.n_stay, 2);
+    CHECK(!stays[0] && stays[1] && stays[2] && !stays[3]);
+    REQUIRE_OK(weft_migrate_decide(&costs, 4, among, 2, left, 3, &d, &err),
+               err);
+    CHECK_INT(d.n_stay, 0); /* all that are left: nothing is won */
+}
+
 static void test_decide(void)
 {
     struct weft_migrate_costs c = costs;
@@ -559,7 +578,9 @@ WEFT_TESTS("plan/fusion", {"test_most_batch", test_most_batch},
            {"test_expect", test_expect}, {"test_fewest", test_fewest},
            {"test_stay", test_stay}, {"test_deal", test_deal},
            {"test_deal_by_hand", test_deal_by_hand},
-           {"test_decide", test_decide}, {"test_ticks", test_ticks},
+           {"test_decide", test_decide},
+           {"test_decide_among", test_decide_among},
+           {"test_ticks", test_ticks},
            {"test_one_instance", test_one_instance},
            {"test_equal_lengths", test_equal_lengths},
            {"test_long_samples", test_long_samples},
