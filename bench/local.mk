@@ -58,6 +58,12 @@ bench-tail: weft$(EXEEXT)
 bench_programs += %D%/papers
 %C%_papers_SOURCES = %D%/papers.c %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
+bench_programs += %D%/papers_real
+%C%_papers_real_SOURCES = %D%/papers_real.c %D%/made.h %D%/check.h
+%C%_papers_real_LDADD = $(weft_libs)
+bench_programs += %D%/papers_search
+%C%_papers_search_SOURCES = %D%/papers_search.c %D%/check.h
+%C%_papers_search_LDADD = $(weft_libs)
 bench_programs += %D%/papers_flexrlhf
 %C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/made.h %D%/check.h
 %C%_papers_flexrlhf_LDADD = $(weft_libs)
@@ -129,10 +135,13 @@ bench-control: %D%/control
 	%D%/control
 # What papers measured beside what is predicted: all, or a paper's.
 bench-papers: bench-papers-flexrlhf bench-papers-rlhfuse bench-papers-real
-bench-papers-real: %D%/papers
+bench-papers-real: %D%/papers %D%/papers_real %D%/papers_search
 	%D%/papers $(clusters)/real_h100.yaml
+	%D%/papers_real $(clusters)/real_h100.yaml
+	%D%/papers_search $(clusters)/real_h100.yaml 1 30 $(clusters)/real_7b.yaml
 bench-papers-flexrlhf: %D%/papers_flexrlhf
-	%D%/papers_flexrlhf $(clusters)/flexrlhf_a100.yaml
+	%D%/papers_flexrlhf $(clusters)/flexrlhf_a100.yaml \
+		$(clusters)/flexrlhf_mixed.yaml
 bench-papers-rlhfuse: %D%/papers_rlhfuse
 	%D%/papers_rlhfuse $(clusters)/rlhfuse_hopper.yaml
 # What the search for plans estimates beside simulations, of plans at random.

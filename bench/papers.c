@@ -15,6 +15,11 @@
  * Members of a tp group of P send each other P - 1 whole f32 sums here, where
  * the paper's systems send 2 (P - 1) / P bf16 ones: P times less. So a call's
  * links inside a node are taken as P times as fast.
+ *
+ * Figure 9 goes from the heuristic to the searched plan one decision at a time:
+ * generation's layout, then training's, then inference's, simulated as a whole.
+ * (Its first, CUDA graphs, is no decision of a plan: layer_us has them.) The
+ * text has no numbers of it but that each step is faster than the one before.
  */
 #include <math.h>
 #include <stdio.h>
@@ -167,21 +172,17 @@ static void describe(const char *dir, const struct published *p,
     lay_out(p, &needs->plan, plan);
 }
 
-/* Calls with this tp, and the iteration where training has it. */
+/* Calls with this tp. */
 static void predict_tp(const char *dir, const struct published *p, int tp,
-                       const struct weft_cluster *cluster, bool whole,
+                       const struct weft_cluster *cluster,
                        struct predicted *out)
 {
-    const struct weft_g_job job = {
-        .n_ranks = p->nodes, .n_devices = 8, .place_per_device = true};
     const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
     struct weft_cluster links = *cluster;
-    struct weft_simulated simulated;
     const struct weft_simulate_options how = {.cluster = &links,
                                               .lengths = &lengths,
                                               .iterations = 3,
-                                              .gangs = true,
-                                              .simulated = &simulated};
+                                              .gangs = true};
     struct weft_config config;
     struct weft_run_needs needs;
     struct weft_plan plan;
@@ -201,10 +202,32 @@ static void predict_tp(const char *dir, const struct published *p, int tp,
         out->call_s[c] = price[at].seconds;
     }
     weft_pricer_free(pricer);
-    if (whole && p->call[TRAINED].tp == tp) {
-        CHECK(weft_run_simulate(&config, &job, &plan, &how, NULL, &err));
-        out->all_s = simulated.iteration_s;
-    }
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
+/* The iteration, with links as training has them. */
+static void predict_whole(const char *dir, const struct published *p,
+                          const struct weft_cluster *cluster,
+                          struct predicted *out)
+{
+    const struct weft_g_job job = {
+        .n_ranks = p->nodes, .n_devices = 8, .place_per_device = true};
+    const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
+    struct weft_cluster links = *cluster;
+    struct weft_simulated simulated;
+    const struct weft_simulate_options how = {.cluster = &links,
+                                              .lengths = &lengths,
+                                              .iterations = 3,
+                                              .gangs = true,
+                                              .simulated = &simulated};
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_plan plan;
+    links.kind[0].inside.bytes_per_s *= p->call[TRAINED].tp;
+    describe(dir, p, &config, &needs, &plan);
+    CHECK(weft_run_simulate(&config, &job, &plan, &how, NULL, &err));
+    out->all_s = simulated.iteration_s;
     weft_plan_release(&plan);
     weft_config_release(&config);
 }
@@ -218,8 +241,10 @@ static void predict(const char *dir, const struct published *p,
         for (int c = 0; c < N_CALLS; c++)
             n += p->call[c].tp == tp;
         if (n > 0)
-            predict_tp(dir, p, tp, cluster, whole, out);
+            predict_tp(dir, p, tp, cluster, out);
     }
+    if (whole)
+        predict_whole(dir, p, cluster, out);
 }
 
 /* ---- Calibration -------------------------------------------------------- */
@@ -275,6 +300,49 @@ static struct weft_cluster calibrate(const char *dir,
            "%.0f (the file has %.0f)\n",
            1 / slow, 1e6 * layer_s, 1e6 * cluster->kind[0].layer_s);
     return calibrated(cluster, 1 / slow, layer_s);
+}
+
+/* ---- Figure 9 ------------------------------------------------------------ */
+
+/* The heuristic's plan with some of the searched one's calls, in the place of
+ * the searched one. */
+static struct published mixed_plan(int heuristic, int n_taken,
+                                   const int *taken)
+{
+    struct published p = published[heuristic];
+    for (int i = 0; i < n_taken; i++)
+        p.call[taken[i]] = published[heuristic + 1].call[taken[i]];
+    return p;
+}
+
+static void print_ladder(const char *dir, const struct weft_cluster *cluster,
+                         const struct predicted got[])
+{
+    static const struct {
+        const char *name;
+        int n_taken; /* of the order below */
+    } step[] = {{"generation", 1}, {"training", 3}, {"inference", 6}};
+    static const int order[N_CALLS] = {GENERATED, TRAINED, TRAINED + 1,
+                                       1,         2,       3};
+    printf("\nFigure 9, one decision after the other, s an iteration\n");
+    for (int i = 0; i < N_PLANS; i += 2) {
+        double before = got[i].all_s;
+        bool falls = true;
+        printf("%-22s %.1f", published[i].name, before);
+        for (size_t k = 0; k < WEFT_COUNT(step); k++) {
+            struct published p = mixed_plan(i, step[k].n_taken, order);
+            struct predicted mixed = got[i + 1];
+            if (step[k].n_taken < N_CALLS)
+                predict_whole(dir, &p, cluster, &mixed);
+            double now = mixed.all_s;
+            printf(", %s %.1f", step[k].name, now);
+            falls = falls && now < before;
+            before = now;
+            fflush(stdout);
+        }
+        printf(": each faster than the one before: %s\n",
+               falls ? "met" : "missed");
+    }
 }
 
 /* ---- The table ---------------------------------------------------------- */
@@ -342,6 +410,7 @@ int main(int argc, char **argv)
                published[i + 1].name,
                published[i].all_s / published[i + 1].all_s,
                got[i].all_s / got[i + 1].all_s);
+    print_ladder(dir, &cluster, got);
     weft_dir_remove(dir, NULL);
     return 0;
 }

@@ -2,7 +2,8 @@
 /*
  * FlexRLHF's tables I to V beside what Weft's prices make of its placements.
  *
- *     bench/papers_flexrlhf examples/clusters/flexrlhf_a100.yaml
+ *     bench/papers_flexrlhf examples/clusters/flexrlhf_a100.yaml \
+ *         examples/clusters/flexrlhf_mixed.yaml
  *
  * Prompts of 256 tokens and responses of 256, one mini-batch, as the paper says
  * (section V). Each call is priced by itself on the devices and with the layout
@@ -449,6 +450,54 @@ static void print_more(const struct bench *b, struct got got[][N_SIZES])
     }
 }
 
+/* Table III, 33B: two A100 generate, each with a whole actor; four V100 in a
+ * node infer with the reference, four with the reward model; the other A100
+ * train, and infer with the critic. A sample of a training device is one of
+ * DeepSpeed-Chat's; generation goes in turns of as many samples as fit beside
+ * the weights. */
+static void print_mixed(const struct bench *b,
+                        const struct weft_cluster *mixed,
+                        const struct got *chat)
+{
+    enum { SIZE = 2, GENERATING = 2, PART = 4 };
+    const struct layout generates = {GENERATING, 1, 0},
+                        infers = {PART, PART, 0}, rest = {DEVICES, 1, 3};
+    struct bench v100 = *b;
+    const int trained = DEVICES - GENERATING;
+    int n = chat->batch * trained;
+    double room = WEFT_BATCH_SHARE * b->cluster.kind[0].memory_bytes
+                - weight_bytes(SIZE);
+    int slots = (int) (room / b->sample_bytes[SIZE][0]);
+    if (chat->batch < 1 || slots < 1 || mixed->n_kinds < 2) {
+        printf("table III: 33B has no room to generate on one A100\n");
+        return;
+    }
+    int turns = (n + GENERATING * slots - 1) / (GENERATING * slots);
+    v100.cluster.kind[0] = mixed->kind[1];
+    /* a node for each of price(), of which a call has PART devices */
+    v100.cluster.kind[0].n_nodes = b->cluster.kind[0].n_nodes;
+    v100.cluster.kind[0].n_devices = DEVICES;
+    v100.cluster.kind[0].layer_s = b->cluster.kind[0].layer_s;
+    /* the load of each training device, of eight */
+    int load = n * DEVICES / trained;
+    double generated = turns
+                     * price(b, SIZE, GENERATE, &generates,
+                             (n + turns - 1) / turns, false);
+    double frozen = fmax(price(&v100, SIZE, REFERENCE, &infers, n, false),
+                         price(&v100, SIZE, REWARD, &infers, n, false));
+    double seconds = generated
+                   + fmax(frozen, price(b, SIZE, CRITIC, &rest, load, false))
+                   + train(b, SIZE, TRAIN, &rest, load, false)
+                   + train(b, SIZE, TRAIN_CRITIC, &rest, load, false);
+    double rate = n / seconds;
+    printf(
+        "table III, 33B, 8 A100 and 8 V100: %.2f samples/s published, %.2f "
+        "predicted (%+.0f %%), of %d samples;\n%.2f and %.2f times "
+        "DeepSpeed-Chat on 8 A100\n",
+        0.79, rate, 100 * (rate / 0.79 - 1), n, 0.79 / 0.69,
+        rate / chat->rate);
+}
+
 static void make_files(struct bench *b)
 {
     char path[600];
@@ -473,11 +522,13 @@ int main(int argc, char **argv)
     static struct got got[WEFT_COUNT(cells)][N_SIZES];
     double error[WEFT_COUNT(cells) * N_SIZES];
     int n = 0;
-    if (argc != 2) {
-        fprintf(stderr, "usage: papers_flexrlhf CLUSTER.yaml\n");
+    struct weft_cluster mixed;
+    if (argc != 3) {
+        fprintf(stderr, "usage: papers_flexrlhf CLUSTER.yaml MIXED.yaml\n");
         return 2;
     }
     CHECK(weft_cluster_read(argv[1], &b.cluster, &err));
+    CHECK(weft_cluster_read(argv[2], &mixed, &err));
     make_files(&b);
     for (int k = 0; k < N_SIZES; k++)
         for (int keeps = 0; keeps < (k < 2 ? 2 : 1); keeps++) {
@@ -522,6 +573,7 @@ int main(int argc, char **argv)
         share(&got[5][2]), share(&got[7][2]), share(&got[17][0]));
     printf("13B, AC-Share: %d and %d; published 2 and 50\n", got[14][1].batch,
            got[15][1].batch);
+    print_mixed(&b, &mixed, &got[0][2]);
     print_more(&b, got);
     weft_dir_remove(b.dir, NULL);
     return 0;

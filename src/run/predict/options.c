@@ -392,22 +392,35 @@ static int check_stopped(const struct weft_finding *f, struct weft_err *err)
     return 0;
 }
 
-int weft_finding_problem(struct weft_finding *f,
-                         struct weft_search_problem *p, int64_t *options_out,
-                         struct weft_err *err)
+int weft_finding_place(struct weft_finding *f, struct weft_search_problem *p,
+                       int64_t *options_out, struct weft_err *err)
 {
-    struct weft_option *array[WEFT_MAX_CALLS];
     int rc = check_stopped(f, err);
     for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++) {
         sort_variants(f->variant[c], f->n_variants[c]);
         rc = place_call(f, c, err);
     }
     set_problem(f, p);
-    for (int32_t i = 0; i < p->n_calls; i++) {
-        array[i] = f->option[f->call_of[i]];
+    for (int32_t i = 0; i < p->n_calls; i++)
         *options_out += p->call[i].n_options;
-    }
-    return rc ? rc : weft_search_prune(p, array, err);
+    return rc;
+}
+
+int weft_finding_prune(struct weft_finding *f, struct weft_search_problem *p,
+                       struct weft_err *err)
+{
+    struct weft_option *array[WEFT_MAX_CALLS];
+    for (int32_t i = 0; i < p->n_calls; i++)
+        array[i] = f->option[f->call_of[i]];
+    return weft_search_prune(p, array, err);
+}
+
+int weft_finding_problem(struct weft_finding *f,
+                         struct weft_search_problem *p, int64_t *options_out,
+                         struct weft_err *err)
+{
+    int rc = weft_finding_place(f, p, options_out, err);
+    return rc ? rc : weft_finding_prune(f, p, err);
 }
 
 void weft_finding_choose(const struct weft_finding *f,

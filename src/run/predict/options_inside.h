@@ -31,7 +31,13 @@ int weft_finding_open(const struct weft_config *config,
                       const struct weft_find *find, struct weft_finding *out,
                       struct weft_err *err);
 void weft_finding_close(struct weft_finding *f);
-/* The search's problem: all that was priced, wherever it can be. */
+/* The search's problem: all that was priced, wherever it can be; and without
+ * options that no plan needs. */
+int weft_finding_place(struct weft_finding *f, struct weft_search_problem *p,
+                       int64_t *options_out, struct weft_err *err);
+int weft_finding_prune(struct weft_finding *f, struct weft_search_problem *p,
+                       struct weft_err *err);
+/* Both. */
 int weft_finding_problem(struct weft_finding *f,
                          struct weft_search_problem *p, int64_t *options_out,
                          struct weft_err *err);
