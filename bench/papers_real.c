@@ -17,6 +17,7 @@
  *
  * The cluster has the two numbers that bench/papers calibrates. Prompts have
  * 1,024 tokens and responses are as long as they can be; an iteration has 8
+ * mini-batches; of 128 GPUs' 4,096 samples a quarter is priced, and of their
  * mini-batches. A batch of generation has up to 128 samples of a replica.
  * Training has ZeRO 1 and recomputes activations. What the paper leaves open is
  * assumed: at 8,192 tokens a quarter of the samples, for GRPO groups of 8.
@@ -52,11 +53,11 @@ static const struct job {
 } jobs[] = {{"PPO 7B + 7B", "ppo", SMALL, 2, 512, 1, 1024, 1.92},
             {"PPO 13B + 7B", "ppo", SECOND, 4, 1024, 1, 1024, 0},
             {"PPO 34B + 7B", "ppo", THIRD, 8, 2048, 1, 1024, 0},
-            {"PPO 70B + 7B", "ppo", LARGE, 16, 4096, 1, 1024, 1.43},
+            {"PPO 70B + 7B", "ppo", LARGE, 16, 1024, 1, 1024, 1.43},
             {"PPO 7B + 7B, 8,192", "ppo", SMALL, 2, 128, 1, 7168, 1.81},
-            {"DPO 70B", "dpo", LARGE, 16, 4096, 1, 1024, 1.53},
-            {"GRPO 70B", "grpo", LARGE, 16, 4096, 8, 1024, 1.17},
-            {"ReMax 70B", "remax", LARGE, 16, 4096, 1, 1024, 2.91}};
+            {"DPO 70B", "dpo", LARGE, 16, 1024, 1, 1024, 1.53},
+            {"GRPO 70B", "grpo", LARGE, 16, 1024, 8, 1024, 1.17},
+            {"ReMax 70B", "remax", LARGE, 16, 1024, 1, 1024, 2.91}};
 enum { N_SCALED = 4 }; /* the first are the weak scaling */
 
 enum { MOST_LAYOUTS = 24, GPUS = 8, MOST_STAGES = 16 };
@@ -75,6 +76,12 @@ struct bench {
     struct option option[MOST_LAYOUTS];
     int n;
 };
+
+/* Of the samples of 128 GPUs a quarter is priced. */
+static int mini_batches(const struct job *job)
+{
+    return job->nodes == 16 ? MINI_BATCHES / 4 : MINI_BATCHES;
+}
 
 static void write_config(const struct bench *b, const struct job *job)
 {
@@ -97,7 +104,7 @@ static void write_config(const struct bench *b, const struct job *job)
         fprintf(f,
                 "data: {prompt_tokens: 1024, response_tokens: %d}\n"
                 "train: {micro_batch_tokens: 16384, batch: %d}\n",
-                job->response, job->samples / 8);
+                job->response, job->samples / mini_batches(job));
     else
         fprintf(f,
                 "data: {prompt_tokens: 1024}\n"
@@ -105,8 +112,9 @@ static void write_config(const struct bench *b, const struct job *job)
                 "reward: [{type: model, model: reward}]\n"
                 "rollout: {prompts: %d, max_new_tokens: %d, "
                 "samples_per_prompt: %d}\n"
-                "ppo: {mini_batches: 8}\n",
-                job->samples / job->group, job->response, job->group);
+                "ppo: {mini_batches: %d}\n",
+                job->samples / job->group, job->response, job->group,
+                mini_batches(job));
     if (fclose(f) != 0) {
         perror(path);
         exit(1);
@@ -118,7 +126,7 @@ static void write_config(const struct bench *b, const struct job *job)
 static int32_t micro_batches(const struct job *job, const struct option *o)
 {
     int32_t unit = strcmp(job->algorithm, "dpo") == 0 ? 2 : 1;
-    int32_t n = job->samples / MINI_BATCHES / o->dp; /* of a step */
+    int32_t n = job->samples / mini_batches(job) / o->dp; /* of a step */
     int32_t fill = 2 * o->pp < n ? 2 * o->pp : n;
     double tokens = (double) n * unit * (PROMPT + job->response);
     return o->pp == 1 || tokens / MICRO_BATCH >= fill ? 0 : fill;
