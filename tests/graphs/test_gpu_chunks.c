@@ -93,12 +93,20 @@ static struct counts run(int32_t device, int32_t kv_blocks,
     struct weft_g_generate gen;
     struct weft_g_view view;
     struct weft_err err;
+    size_t before_bytes, bytes, peak;
     REQUIRE_OK(
         weft_g_view_open(f.seq, &anywhere, &f.model, &layout, &view, &err),
         err);
+    weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &before_bytes, &peak);
     REQUIRE_OK(weft_g_generate_init(&f.model, &layout, 1, SLOTS, MAX_TOTAL,
                                     kv_blocks, &gen, &err),
                err);
+    /* the GPU's memory that its graphs take is reserved */
+    weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
+    CHECK_INT(bytes - before_bytes,
+              device < weft_rt_n_gpus(rt)
+                  ? weft_gen_graphs_bytes(&f.model.shape, SLOTS)
+                  : 0);
     spoil_caches(&gen);
     weft_rollout_reset(&gen);
     must_wait();
