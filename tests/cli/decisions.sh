@@ -191,6 +191,30 @@ grep -q "\"gen/kv_blocks\": $(seen chunks 6 | sort -n | tail -n 1)[,}]" \
 grep -q "\"gen/migrated\": $(seen moves 2 | wc -l)[,}]" turns.run/metrics.jsonl ||
     fail "gen/migrated"
 [ "$(seen inference 2 | sort -u | wc -l)" = 3 ] || fail "inference calls"
+# Shares of it, counted again: chunks of the instance that had most, and those
+# while a fifth of the samples or less was left; inference beside generation.
+metric() # TAG
+{
+    sed "s|.*\"$1\": \([^,}]*\).*|\1|" turns.run/metrics.jsonl
+}
+near() # TAG NUMBER
+{
+    echo "$2 $(metric "$1")" >out
+    awk '{ exit !(NF == 2 && ($1 - $2) ^ 2 < 1e-10) }' out || fail "$1"
+}
+tail_share=$(seen chunks 2,5 | awk -F, '{ n[$1]++; left = left + $2
+    if (n[$1] > most) most = n[$1]
+    if (40 - left > 8) before = most }
+    END { printf "%.9f", (most - before) / most }')
+near gen/long_tail_share "$tail_share"
+start=$(sed -n 's/.*"start_s": \([^,]*\),.*/\1/p' turns.run/generation.json)
+overlap=$(seen inference 3,4 | awk -F, -v start="$start" \
+    -v took="$(metric timing_s/gen)" 'NR == 1 || $1 < first { first = $1 }
+    $2 > last { last = $2 }
+    END { end = start + took < last ? start + took : last
+        beside = end - (first > start ? first : start)
+        printf "%.9f", (beside > 0 ? beside : 0) / (last - first) }')
+near sched/overlap_ratio "$overlap"
 command=report
 options=
 expect 0 "a.svg" --svg a.svg turns.run
@@ -243,6 +267,11 @@ done
 sed 's/actor_generate/nobody/' short >wrong
 expect 1 "wrong: no decision of a call of this run" ppo.yaml run_dir=bad2 \
     rollout.decisions=wrong
+expect 1 "'rollout.instances' is 3, but actor_generate has 2 replicas" \
+    ppo.yaml run_dir=bad2 rollout.instances=3
+expect 1 "'rollout.remaining' must be from 0 to 0.95" ppo.yaml run_dir=bad2 \
+    rollout.remaining=2
+expect 1 "rollout.kv_blocks" ppo.yaml run_dir=bad2 rollout.kv_blocks=1
 [ ! -e bad2 ] || fail "a refused run left a folder"
 sed -i 's/"responses": \[[0-9]*, /"responses": [/' lost/decisions.jsonl
 "$weft" train -q ppo.yaml run_dir=lost cluster=cluster.yaml iterations=7 \
