@@ -431,58 +431,62 @@ static void cpu_backward(const struct whole *b, int i, int64_t h)
     weft_free(scratch);
 }
 
-/* dV, dK of the first KV head and dQ of the first query head, in double. On
- * tensor cores every addend has a factor that was rounded to bf16, to 2^-8 of
- * itself. */
-static void check_gradient(const struct whole *b, int i, const float *got)
+/* dV and dK of KV head h, and dQ of its query heads, in double. On tensor cores
+ * every addend has a factor that was rounded to bf16, to 2^-8 of itself. */
+static void check_gradient(const struct whole *b, int i, int64_t h,
+                           const float *got)
 {
-    int64_t d = b->d, row0 = b->first[i], n = b->n[i];
-    double *expect = calloc((size_t) (6 * n * d), sizeof *expect);
-    double *size = expect + 3 * n * d; /* of the addends */
+    int64_t d = b->d, row0 = b->first[i], n = b->n[i], n_parts = b->g + 2;
+    double *expect = calloc((size_t) (2 * n_parts * n * d), sizeof *expect);
+    double *size = expect + n_parts * n * d; /* of the addends */
     double rounded = weft_attention_on_tensor_cores(b->dtype, b->d) ? 0x1p-8
                                                                     : 0;
-    int64_t at[3] = {0, KV * b->g * d, KV * (b->g + 1) * d};
+    int64_t at_q = h * b->g * d, at_k = (KV * b->g + h) * d;
+    int64_t at_v = at_k + KV * d;
     for (int64_t g = 0; g < b->g; g++)
         for (int64_t r = 0; r < n; r++) {
             double delta = 0;
-            const float *o = b->dout + (row0 + r) * b->ldo + g * d;
-            int64_t q = (row0 + r) * b->ld + g * d;
+            int64_t o0 = (row0 + r) * b->ldo + at_q + g * d;
+            int64_t q = (row0 + r) * b->ld + at_q + g * d;
+            double lse = (double)
+                             b->lse[(row0 + r) * b->ldlse + h * b->g + g];
+            const float *o = b->dout + o0;
             for (int64_t e = 0; e < d; e++)
-                delta += (double) o[e]
-                       * at_of(b->dtype, b->out,
-                               (row0 + r) * b->ldo + g * d + e);
+                delta += (double) o[e] * at_of(b->dtype, b->out, o0 + e);
             for (int64_t key = 0; key <= r; key++) {
-                int64_t k = (row0 + key) * b->ld + at[1];
-                int64_t v = (row0 + key) * b->ld + at[2];
+                int64_t k = (row0 + key) * b->ld + at_k;
+                int64_t v = (row0 + key) * b->ld + at_v;
                 double s = 0, dp = 0;
                 for (int64_t e = 0; e < d; e++) {
                     s += at_of(b->dtype, b->qkv, q + e)
                        * at_of(b->dtype, b->qkv, k + e);
                     dp += (double) o[e] * at_of(b->dtype, b->qkv, v + e);
                 }
-                double p = exp(s * 0.3
-                               - (double) b->lse[(row0 + r) * b->ldlse + g]);
+                double p = exp(s * 0.3 - lse);
                 double ds = (dp - delta) * p * 0.3;
                 for (int64_t e = 0; e < d; e++) {
                     double of[3] = {ds * at_of(b->dtype, b->qkv, k + e),
                                     ds * at_of(b->dtype, b->qkv, q + e),
                                     p * (double) o[e]};
-                    for (int64_t part = g > 0; part < 3; part++) {
-                        int64_t i_of = (part * n + (part ? key : r)) * d + e;
-                        expect[i_of] += of[part];
-                        size[i_of] += fabs(of[part]);
+                    for (int64_t part = 0; part < 3; part++) {
+                        int64_t of_part = part ? b->g - 1 + part : g;
+                        int64_t to = (of_part * n + (part ? key : r)) * d + e;
+                        expect[to] += of[part];
+                        size[to] += fabs(of[part]);
                     }
                 }
             }
         }
-    for (int part = 0; part < 3; part++)
+    for (int64_t part = 0; part < n_parts; part++)
         for (int64_t r = 0; r < n; r++)
             for (int64_t e = 0; e < d; e++) {
-                int64_t i_of = (part * n + r) * d + e;
-                double x = expect[i_of];
-                CHECK(
-                    fabs((double) got[(row0 + r) * b->ld + at[part] + e] - x)
-                    < 2e-4 * (1 + fabs(x)) + rounded * size[i_of]);
+                int64_t at = part < b->g  ? at_q + part * d
+                           : part == b->g ? at_k
+                                          : at_v;
+                int64_t to = (part * n + r) * d + e;
+                double x = expect[to];
+                CHECK(fabs((double) got[(row0 + r) * b->ld + at + e] - x)
+                      < 2e-4 * (1 + fabs(x)) + rounded * size[to]);
             }
     free(expect);
 }
@@ -559,7 +563,8 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
         CHECK(dev_same(grad_, b.grad, n_qkv * 4));
     dev_get(b.grad, grad_, n_qkv * 4);
     for (int i = 0; i < SEQUENCES; i++)
-        check_gradient(&b, i, b.grad);
+        for (int64_t h = 0; h < KV; h++)
+            check_gradient(&b, i, h, b.grad);
     void *dev[] = {qkv_, out_, dout_, grad_, lse_, delta_, n_, first_};
     for (size_t i = 0; i < WEFT_COUNT(dev); i++)
         dev_free(dev[i]);
