@@ -136,19 +136,37 @@ static void fill_params(const struct weft_shape *s,
         }
 }
 
+int weft_profile_layout(struct weft_profile_bench *b,
+                        const struct weft_shape *shape,
+                        const struct weft_call_plan *call,
+                        struct weft_g_layout *out, struct weft_err *err)
+{
+    const struct weft_g_job job = weft_g_job_of(b->rt);
+    struct weft_plan plan = {
+        .n_nodes = 1, .n_devices = job.n_devices, .n_gpus = job.n_gpus};
+    plan.call[1] = *call;
+    return weft_g_layout_init(&job, shape, &plan, 1, out, err);
+}
+
 int weft_profile_model(struct weft_profile_bench *b,
                        const struct weft_shape *shape, bool trained,
                        int32_t tp, int32_t pp, struct weft_g_model *model,
                        struct weft_g_layout *layout, struct weft_err *err)
 {
-    const struct weft_g_job job = weft_g_job_of(b->rt);
-    int32_t n = b->n;
-    struct weft_plan plan = {
-        .n_nodes = 1, .n_devices = job.n_devices, .n_gpus = job.n_gpus};
-    plan.call[1] = (struct weft_call_plan){
-        .mesh = {0, 1, 0, n}, .dp = n / (tp * pp), .tp = tp, .pp = pp};
+    const struct weft_call_plan call = {
+        .mesh = {0, 1, 0, b->n}, .dp = b->n / (tp * pp), .tp = tp, .pp = pp};
+    return weft_profile_model_on(b, shape, trained, &call, model, layout,
+                                 err);
+}
+
+int weft_profile_model_on(struct weft_profile_bench *b,
+                          const struct weft_shape *shape, bool trained,
+                          const struct weft_call_plan *call,
+                          struct weft_g_model *model,
+                          struct weft_g_layout *layout, struct weft_err *err)
+{
     *model = (struct weft_g_model){.rt = NULL};
-    int rc = weft_g_layout_init(&job, shape, &plan, 1, layout, err);
+    int rc = weft_profile_layout(b, shape, call, layout, err);
     if (!rc && layout->on_gpus) {
         weft_g_choose_products(b->seq, layout, 1, shape, !shape->scalar_head,
                                trained);
@@ -485,6 +503,9 @@ static int measure(struct weft_profile_bench *b,
         rc = weft_profile_samples(b, err);
     /* and one for heads that are new */
     b->n_left = count_parts(needs, b->n) + 1;
+    for (int32_t i = 0; i < needs->flow.n_roles && !rc; i++)
+        if (generates(&needs->flow, i))
+            rc = weft_profile_moves(b, &needs->shape[i], err);
     for (int32_t i = 0; i < needs->flow.n_roles && !rc; i++)
         if (!is_known(needs, i))
             rc = measure_shape(

@@ -36,12 +36,27 @@ int weft_profile_model(struct weft_profile_bench *b,
                        int32_t tp, int32_t pp, struct weft_g_model *model,
                        struct weft_g_layout *layout, struct weft_err *err);
 
+/* The same on the devices that `call` has; and its layout alone. */
+int weft_profile_model_on(struct weft_profile_bench *b,
+                          const struct weft_shape *shape, bool trained,
+                          const struct weft_call_plan *call,
+                          struct weft_g_model *model,
+                          struct weft_g_layout *layout, struct weft_err *err);
+int weft_profile_layout(struct weft_profile_bench *b,
+                        const struct weft_shape *shape,
+                        const struct weft_call_plan *call,
+                        struct weft_g_layout *out, struct weft_err *err);
+
 /* profile_generate.c: decode steps by batch and context. */
 int weft_profile_generate(struct weft_profile_bench *b,
                           const struct weft_shape *shape, int32_t tp,
                           int32_t pp, struct weft_err *err);
 /* profile_samples.c: what is done to samples beside models. */
 int weft_profile_samples(struct weft_profile_bench *b, struct weft_err *err);
+/* profile_moves.c: weights of a CPU device for a GPU, which has them in another
+ * order; nothing where either is missing. */
+int weft_profile_moves(struct weft_profile_bench *b,
+                       const struct weft_shape *shape, struct weft_err *err);
 /* profile_memory.c: copies with 1 to all devices busy, those between GPUs and
  * host memory, and empty tasks. */
 int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err);

@@ -301,6 +301,15 @@ plan generation.json actor_generate
 # shellcheck disable=SC2086
 ppo ppo-generation $gpu plan=generation.json numerics.exact=false &&
     same ppo-cpu-bf16 ppo-generation
+# costs of GPUs have a price for weights that come in another order
+# shellcheck disable=SC2086
+"$weft" profile "$quick/ppo.yaml" model.actor="$dir/$actor" $gpu \
+    plan=generation.json numerics.exact=false --limit 1 -o costs.json \
+    >out 2>&1 ||
+    fail "weft profile of a plan with both kinds"
+grep -q "every task of an iteration has a measured price" out &&
+    grep -qF '"name": "reorder"' costs.json ||
+    fail "weft profile: no price for weights in another order"
 # shellcheck disable=SC2086
 refused "give both calls of the actor one kind, or set numerics.exact to false" \
     other $gpu plan=generation.json
