@@ -3,8 +3,8 @@
 # `make bench-gpu`: bench/gpu; then a step of SFT by `weft train` beside the
 # same kernels in bench/gpu's loop, and iterations of PPO of 1.5B; then runs of a
 # tiny model, whose results are compared; then the training step and prefill by
-# PyTorch and Transformers, where PYTHON (python3) can import them and they see
-# the card; and at last the name of what was not measured, with the reason.
+# PyTorch and Transformers, GRPO by TRL, and log-probs of a random model, where
+# PYTHON (python3) can import them and they see the card; and at last the name of what was not measured, with the reason.
 # Models of a few GB are made under TMPDIR. Options are bench/gpu's; with --shape
 # only what belongs to that shape.
 set -u
@@ -30,6 +30,8 @@ absent() # WHAT WHY
 {
     printf -- '- %s: %s\n' "$1" "$2" >>"$missing"
 }
+# Where PyTorch computes: WEFT_TORCH_DEVICE=cpu tries the rows without a card.
+device=${WEFT_TORCH_DEVICE:-cuda}
 only=$(printf '%s\n' "$@" | sed -n '/^--shape$/{n;p;}')
 
 # ---- Whole steps ------------------------------------------------------------
@@ -107,40 +109,101 @@ END
     rm -rf "$dir/sft"
 }
 
+# A model, prompts of TOKENS bytes that have nothing in common, and an iteration
+# with as many new tokens.
+iteration() # ALGORITHM SHAPE PROMPTS RESPONSES TOKENS 'more of the configuration'
+{
+    model "$dir/actor" "$2" || return
+    i=0
+    while [ $i -lt "$3" ]; do
+        printf '{"prompt": "%04d%s"}\n' $i "$(zeros $(($5 - 4)))"
+        i=$((i + 1))
+    done >"$dir/prompts.jsonl"
+    cat >"$dir/run.yaml" <<END
+algorithm: $1
+iterations: 2
+data: {path: prompts.jsonl, template: none, max_prompt_tokens: $(($5 + 4))}
+reward: [{type: regex, pattern: "e"}]
+rollout: {prompts: $3, samples_per_prompt: $4, max_new_tokens: $5,
+          min_new_tokens: $5, slots: $(($3 * $4))}
+$6
+END
+    n=$(($3 * $4))
+    s=$(last_s "$dir/run.yaml")
+    [ -n "$s" ] || absent "$1 of $2" "weft train failed, see above"
+    [ -n "$s" ] && row "$2" "$1 iteration, $n x ($5 + $5) tokens" "$s" \
+        "$(awk "BEGIN { print 2 * $n * $5 / $s }")" token/s 0 -
+}
+
 ppo() # SHAPE SAMPLES TOKENS
 {
-    model "$dir/ppo" "$1" || return
-    i=0
-    while [ $i -lt "$2" ]; do
-        printf '{"prompt": "%s"}\n' "$(zeros "$3")"
+    iteration ppo "$1" "$2" 1 "$3" \
+        'model: {actor: actor, critic: actor, reference: actor}'
+    rm -rf "$dir/actor"
+}
+
+# The same samples by GRPO, of eight responses, and by TRL's GRPOTrainer.
+grpo() # SHAPE PROMPTS TOKENS AT_ONCE DEVICE
+{
+    iteration grpo "$1" "$2" 8 "$3" "model: {actor: actor}
+ppo: {mini_batches: 1, kl: {place: none}}"
+    ours=$s
+    if ! "$python" -c 'import trl, datasets' 2>/dev/null; then
+        absent "TRL's GRPO (bar: 3 times as fast)" "$python has no TRL"
+    elif ! "$python" "$WEFT_SRCDIR/bench/grpo_trl.py" "$dir/actor" \
+        "$dir/prompts.jsonl" 0 3 "$2" "$3" bf16 "$5" "$4" \
+        >"$dir/trl" 2>"$dir/log"; then
+        absent "TRL's GRPO of $1" "$(tail -n 1 "$dir/log")"
+    else
+        rate=$(tail -n 1 "$dir/trl" | "$python" -c 'import json, sys
+r = json.load(sys.stdin)
+print(r["tokens"] / r["seconds"])')
+        n=$(($2 * 8 * 2 * $3))
+        theirs=$(awk "BEGIN { print $n / $rate }")
+        row "$1" "TRL: GRPO, $(($2 * 8)) x ($3 + $3) tokens" "$theirs" \
+            "$rate" token/s 0 -
+        [ -n "$ours" ] && row "$1" "GRPO: TRL's time over ours" 0 0 - \
+            "$(awk "BEGIN { print 100 * $theirs / $ours }")" '>=300'
+    fi
+    rm -rf "$dir/actor"
+}
+
+# Log-probs of random weights beside those of Transformers.
+logprobs() # SHAPE DEVICE
+{
+    model "$dir/scored" "$1" || return
+    i=1
+    while [ $i -le 6 ]; do
+        printf '{"text": "%s"}\n' "$(zeros $((i * i * 5)))"
         i=$((i + 1))
-    done >"$dir/ppo.jsonl"
-    cat >"$dir/ppo.yaml" <<END
-algorithm: ppo
-iterations: 2
-data: {path: ppo.jsonl, template: none, max_prompt_tokens: $(($3 + 4))}
-model: {actor: ppo, critic: ppo, reference: ppo}
-reward: [{type: regex, pattern: "e"}]
-rollout: {prompts: $2, max_new_tokens: $3, slots: $2}
-END
-    s=$(last_s "$dir/ppo.yaml")
-    [ -n "$s" ] || absent "PPO of $1" "weft train failed, see above"
-    [ -n "$s" ] && row "$1" "PPO iteration, $2 x ($3 + $3) tokens" "$s" \
-        "$(awk "BEGIN { print 2 * $2 * $3 / $s }")" token/s 0 '3 TRL'
-    rm -rf "$dir/ppo"
+    done >"$dir/texts.jsonl"
+    for dtype in f32 bf16; do
+        "$weft" score "$dir/scored" --data "$dir/texts.jsonl" --devices gpu \
+            --gpus 1 --dtype $dtype -o "$dir/scores.jsonl" >"$dir/log" 2>&1 &&
+            "$python" "$WEFT_SRCDIR/bench/gpu_logprobs.py" "$dir/scored" \
+                "$dir/scores.jsonl" $dtype "$2" >"$dir/log" 2>&1
+        verdict "log-probs beside Transformers, $dtype" $?
+        sed -n "s/^\([0-9]* log-probs.*\)/  $1: \1/p" "$dir/log"
+    done
+    rm -rf "$dir/scored"
 }
 
 case $only in
 tiny)
     overhead tiny 2 16
     ppo tiny 2 8
+    grpo tiny 2 8 8 "$device"
     ;;
 '')
     overhead 0.5b 4 1024
     ppo 1.5b 256 512
+    grpo 1.5b 32 512 8 "$device"
     ;;
 0.5b) overhead 0.5b 4 1024 ;;
-1.5b) ppo 1.5b 256 512 ;;
+1.5b)
+    ppo 1.5b 256 512
+    grpo 1.5b 32 512 8 "$device"
+    ;;
 esac
 
 # ---- The same results -------------------------------------------------------
@@ -241,7 +304,7 @@ beside()
         "$table" >"$dir/shapes"
     while read -r shape layers; do
         if ! "$python" "$WEFT_SRCDIR/bench/gpu_torch.py" "$shape" "$layers" \
-            >"$dir/torch" 2>"$dir/log"; then
+            1 "$device" >"$dir/torch" 2>"$dir/log"; then
             absent "PyTorch, $shape" "$(tail -n 1 "$dir/log")"
             continue
         fi
@@ -253,23 +316,25 @@ beside()
             "$(awk "BEGIN { print 100 * $theirs / $ours }")" '>=120'
     done <"$dir/shapes"
 }
-if "$python" -c 'import torch, transformers
-assert torch.cuda.is_available()' 2>/dev/null; then
+if "$python" -c 'import sys, torch, transformers
+assert sys.argv[1] == "cpu" or torch.cuda.is_available()' "$device" \
+    2>/dev/null; then
     beside
+    logprobs small "$device"
 else
+    absent "log-probs beside Transformers" "as PyTorch; make check compares \
+goldens on CPU devices, and tests/kern/card_* kernels with CPUs"
     absent "PyTorch's training step and prefill" "$python has no PyTorch with \
 Transformers that sees this GPU (PYTHON=... for another)"
 fi
 
 # ---- What is missing --------------------------------------------------------
 
-absent "TRL's PPO iteration (bar: 3 times as fast)" "no program for TRL on a \
-GPU is here; the iteration's own time is in the table"
+absent "a peer of the PPO iteration" "TRL has no PPO any more (1.16); its GRPO \
+has the same samples, without critic and reference"
 absent "whole 7B with offloaded optimizer state" "optimizer states are not \
-offloaded"
+offloaded: as many of its layers as fit are trained above"
 absent "NCCL between cards" "messages go through host memory"
-absent "log-probs of Transformers' goldens on this card" "make check compares \
-them on CPU devices, and tests/kern/card_* kernels with CPUs"
 echo
 echo "Not measured:"
 cat "$missing"

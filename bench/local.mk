@@ -32,7 +32,8 @@ bench_programs += %D%/emulate
 %C%_emulate_SOURCES = %D%/emulate.c %D%/emulated.h %D%/check.h
 %C%_emulate_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_emulate_LDADD = $(weft_libs)
-EXTRA_DIST += %D%/gpu.c %D%/card.h %D%/gpu.sh %D%/gpu_torch.py
+EXTRA_DIST += %D%/gpu.c %D%/card.h %D%/gpu.sh %D%/gpu_torch.py \
+	%D%/gpu_logprobs.py
 if WEFT_HAVE_CUDA
 bench_programs += %D%/gpu
 %C%_gpu_SOURCES = %D%/gpu.c %D%/card.h

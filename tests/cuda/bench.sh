@@ -7,10 +7,13 @@ PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" --shape tiny --seconds 0 \
 failed=0
 for what in 'training step, 2 layers, 32 tokens' 'decode, batch 3' \
     "weft train: SFT, over the loop's step" \
-    'PPO iteration, 2 x (8 + 8) tokens' "rollout log-probs are training's" \
+    'ppo iteration, 2 x (8 + 8) tokens' \
+    'grpo iteration, 16 x (8 + 8) tokens' "rollout log-probs are training's" \
     'other batches and micro-batches' 'a run that goes on' 'Not measured:' \
     "PyTorch's training step and prefill: false has no PyTorch" \
-    'compute-sanitizer: there is none' "TRL's PPO iteration"; do
+    'compute-sanitizer: there is none' "TRL's GRPO (bar: 3 times as fast): false has no TRL" \
+    'a peer of the PPO iteration: TRL has no PPO' \
+    'log-probs beside Transformers: as PyTorch'; do
     grep -qF "$what" bench-gpu.txt || { echo "FAIL: no '$what'"; failed=1; }
 done
 if [ -n "${WEFT_MPIEXEC:-}" ]; then
