@@ -4,11 +4,8 @@
  * same places, as layer_forward_cpu.c and its neighbours. All rows pass one
  * operation after the other; those of q, k and v and of the MLP in chunks, so
  * that scratch is bounded. Without a KV cache keys and values go to pages in
- * scratch. Beside products there are few launches, as a decode step's are
- * short: with B blocks, all of a layer, rows and the first norm (one, in a
- * decode step), q, k and v (1), attention (1, or 2 where blocks share a
- * sequence), the O product's sum and the second norm (1), SwiGLU (1), the
- * last sum (1).
+ * scratch. One launch has all tensor blocks, except of products: in a decode
+ * step a launch takes longer than what it does (doc/gpu.md lists them).
  */
 #include "kern/layer_forward_cuda.h"
 #include "kern/sum_blocks_cuda.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layers on a GPU against the CPU's: bit for bit where the products are the
- * tests' own and attention has no tensor cores, else to a tolerance. And the contract, bit for bit everywhere:
- * micro-batches, neighbours and members of a tp group change nothing. A decode
- * step over a cache, and how many launches it takes.
+ * tests' own and attention has no tensor cores, else to a tolerance. And the
+ * contract, bit for bit everywhere: micro-batches, neighbours and members of a
+ * tp group change nothing. A decode step over a cache, and how many launches it
+ * takes.
  */
 #include "../cuda/test_device.h"
 
