@@ -145,7 +145,8 @@ bench-papers-flexrlhf: %D%/papers_flexrlhf
 		$(clusters)/flexrlhf_mixed.yaml
 bench-papers-rlhfuse: %D%/papers_rlhfuse
 	%D%/papers_rlhfuse $(clusters)/rlhfuse_hopper.yaml
-# What the search for plans estimates beside simulations, of plans at random.
+# What the search for plans takes, and what it estimates beside simulations of
+# plans at random.
 bench_programs += %D%/search
 %C%_search_SOURCES = %D%/search.c %D%/check.h
 %C%_search_LDADD = $(weft_libs)
@@ -155,6 +156,7 @@ bench-search: %D%/search
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
+	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
 .PHONY: bench bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \

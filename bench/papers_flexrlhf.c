@@ -285,7 +285,8 @@ static double slope(const struct bench *b, int size, bool keeps)
         read_config(b, size, each * DEVICES, DEVICES, keeps, &config);
         CHECK(weft_run_needs_read(&config, 1, DEVICES, 0, &needs, &err));
         CHECK(weft_run_plan(&config, &needs.plan, &plan, &err));
-        CHECK(weft_trainer_predict(&config, &job, false, &plan, &err));
+        bool gangs = false;
+        CHECK(weft_trainer_predict(&config, &job, &gangs, 0, &plan, &err));
         const int64_t *m = plan.memory[0];
         bytes[i] = (double) (m[WEFT_MEM_KV] + m[WEFT_MEM_ACTIVATIONS]
                              + m[WEFT_MEM_SAMPLES]);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the search for plans estimates beside what simulations of the same plans
- * come to: plans drawn at random of all that it searches (weft_run_draw()).
+ * What the search for plans takes, by its parts; and what it estimates beside what
+ * simulations of the same plans come to: plans drawn at random of all that it
+ * searches (weft_run_draw()). All times are of the processor.
  *
  *     search CLUSTER.yaml NODES PLANS CONFIG.yaml [key=value ...]
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "bench/check.h"
 #include "base/alloc.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "plan/lengths.h"
-#include "run/predict/options.h"
+#include "run/predict/options_inside.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -52,6 +54,65 @@ static void show(const struct weft_drawn *d, double bytes, double error)
                    flow->call[c].name, d->call_s[c], d->simulated.call_s[c]);
 }
 
+static double cpu_s(void)
+{
+    return (double) clock() / CLOCKS_PER_SEC;
+}
+
+/* Seconds after which the search is stopped. */
+enum { LIMIT_S = 300 };
+
+static bool is_late(void *ctx)
+{
+    return cpu_s() > *(const double *) ctx;
+}
+
+/* Prices all options and searches among them: seconds of both, of an evaluation,
+ * and what is proven then. */
+static void show_bars(const struct weft_config *config,
+                      const struct weft_run_needs *needs,
+                      struct weft_find find)
+{
+    struct weft_finding f;
+    struct weft_search_problem p;
+    struct weft_search *s;
+    struct weft_search_result r, walked;
+    int64_t options = 0, needed = 0;
+    double from = cpu_s();
+    find.how = (struct weft_search_how) WEFT_FIND_HOW;
+    CHECK(weft_finding_open(config, &needs->plan, &find, &f, &err));
+    CHECK(weft_finding_problem(&f, &p, &options, &err));
+    CHECK(weft_search_create(&p, &s, &err));
+    for (int32_t c = 0; c < p.n_calls; c++)
+        needed += p.call[c].n_options;
+    double priced = cpu_s(), end = priced + LIMIT_S;
+    printf("pricing: %.1f s, %d layouts, %d of calls left out as too large; "
+           "options: %lld, needed %lld\n",
+           priced - from, (int) f.n_priced, (int) f.n_left_out,
+           (long long) options, (long long) needed);
+    struct weft_search_how how = find.how;
+    how.branches = 0;
+    CHECK(weft_search_run(s, &how, &walked, &err));
+    double annealed = cpu_s();
+    printf("annealing: %.2f s, %.2f us an evaluation (bar: 10); %.5g s an "
+           "iteration\n",
+           annealed - priced,
+           1e6 * (annealed - priced) / (double) walked.evaluations,
+           walked.value.period);
+    how = find.how;
+    how.stop = is_late;
+    how.ctx = &end;
+    CHECK(weft_search_run(s, &how, &r, &err));
+    double gap = 1 - r.bound / r.value.period;
+    printf(
+        "with branch and bound: %.2f s, %lld branches; %.5g s an iteration, "
+        "gap %.2f %%%s; all: %.1f s\n",
+        cpu_s() - annealed, (long long) r.branches, r.value.period, 100 * gap,
+        r.fits ? "" : ", nothing fits", cpu_s() - annealed + priced - from);
+    weft_search_free(s);
+    weft_finding_close(&f);
+}
+
 int main(int argc, char **argv)
 {
     struct weft_config config;
@@ -78,15 +139,18 @@ int main(int argc, char **argv)
         .iterations = 3,
         .gangs = config.runtime.place == WEFT_PLACE_DEVICE};
     const struct weft_find find = {.simulate = &simulate, .how = {.seed = 1}};
+    printf("%s, %d nodes of %d devices, %s\n", argv[4], nodes,
+           (int) cluster.kind[0].n_devices, cluster.name);
+    show_bars(&config, &needs, find);
+    if (n == 0)
+        return 0;
     struct weft_drawn *drawn = weft_alloc((size_t) n, sizeof *drawn);
     double *error = weft_alloc((size_t) n, sizeof *error);
     if (!drawn || !error)
         return 1;
     CHECK(weft_run_draw(&config, &needs.plan, &find, n, drawn, &err));
-    printf("%s, %d nodes of %d devices, %s\n%9s %9s %10s  %5s %5s  %s\n",
-           argv[4], nodes, (int) cluster.kind[0].n_devices, cluster.name,
-           "search: s", "played: s", "error", "memory", "played",
-           "calls (nodes:devices/degrees)");
+    printf("%9s %9s %10s  %5s %5s  %s\n", "search: s", "played: s", "error",
+           "memory", "played", "calls (nodes:devices/degrees)");
     int within = 0;
     for (int i = 0; i < n; i++) {
         double e = drawn[i].period_s / drawn[i].simulated.iteration_s - 1;

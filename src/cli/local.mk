@@ -19,6 +19,7 @@ cli_sources = \
 	%D%/command.h \
 	%D%/lm_devices.c %D%/lm_devices.h \
 	%D%/main.c \
+	%D%/plan_found.c %D%/plan_found.h \
 	%D%/planned.c %D%/planned.h
 
 noinst_PROGRAMS += weft

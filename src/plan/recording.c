@@ -49,11 +49,14 @@ bool weft_recording_room(struct weft_recording *r, void *array, int64_t used,
     int64_t more = *capacity ? *capacity : 1024;
     while (more < used + n)
         more += more / 2;
-    void *larger = weft_realloc(*list, (size_t) more, size);
+    int64_t bytes = (more - *capacity) * (int64_t) size;
+    bool allowed = r->most_bytes == 0 || r->bytes + bytes <= r->most_bytes;
+    void *larger = allowed ? weft_realloc(*list, (size_t) more, size) : NULL;
     r->full = !larger;
     if (larger) {
         *list = larger;
         *capacity = more;
+        r->bytes += bytes;
     }
     return larger != NULL;
 }

@@ -350,15 +350,23 @@ void weft_trainer_forget(struct weft_trainer *t)
 }
 
 int weft_trainer_predict(const struct weft_config *config,
-                         const struct weft_g_job *job, bool gangs,
-                         struct weft_plan *plan, struct weft_err *err)
+                         const struct weft_g_job *job, bool *gangs,
+                         int64_t most_bytes, struct weft_plan *plan,
+                         struct weft_err *err)
 {
     struct weft_trainer *t;
     int rc = weft_trainer_describe(config, job, plan, &t, err);
     if (rc)
         return rc;
-    t->gangs = gangs;
+    t->gangs = *gangs;
+    if (!t->gangs)
+        t->most_recorded_bytes = most_bytes ? most_bytes : WEFT_PREDICT_BYTES;
     rc = weft_memory_predict(t, err);
+    if (rc == WEFT_ENOMEM && !t->gangs) {
+        t->gangs = *gangs = true;
+        t->most_recorded_bytes = 0;
+        rc = weft_memory_predict(t, err);
+    }
     *plan = t->plan;
     weft_trainer_forget(t);
     return rc;

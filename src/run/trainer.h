@@ -97,6 +97,7 @@ struct weft_trainer {
     struct weft_recording
         *log;   /* notes what is inserted; NULL: nobody asks */
     bool gangs; /* its memory is counted by instructions of tp groups */
+    int64_t most_recorded_bytes; /* for that, of a recording; 0: no limit */
     struct weft_replays replays; /* iterations to record as they ran */
     bool in_turn; /* generation's statuses are read in turn, for tests */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
@@ -138,12 +139,16 @@ int weft_trainer_describe(const struct weft_config *config,
                           struct weft_trainer **out, struct weft_err *err);
 void weft_trainer_forget(struct weft_trainer *t);
 /* Sets plan->memory to the most memory that a run of the configuration needs
- * on such a job; gangs: counted by instructions of tp groups, which is quicker
- * and no bound (run/predict/recorded.h). Reads models' folders and data as the
- * run would, but starts no runtime. Errors: those of weft_trainer_open(). */
+ * on such a job; *gangs: counted by instructions of tp groups, which is quicker
+ * and no bound (run/predict/recorded.h). So it is, and *gangs set, where tasks
+ * recorded one by one take more than most_bytes (0: WEFT_PREDICT_BYTES), three
+ * to four times which are needed. Reads models' folders and data as the run
+ * would, but starts no runtime. Errors: those of weft_trainer_open(). */
+enum { WEFT_PREDICT_BYTES = 1 << 28 };
 int weft_trainer_predict(const struct weft_config *config,
-                         const struct weft_g_job *job, bool gangs,
-                         struct weft_plan *plan, struct weft_err *err);
+                         const struct weft_g_job *job, bool *gangs,
+                         int64_t most_bytes, struct weft_plan *plan,
+                         struct weft_err *err);
 
 /* weft_trainer_open() of a run that notes beside running what this rank
  * inserts. `log` is the caller's, who reads it after closing. */

@@ -195,6 +195,16 @@ expect 1 "no plan fits: the least that was tried takes" "$ppo" --search \
 # Some choices fit in the order that is simulated alone: not they are taken.
 expect 0 "s, proven" "$ppo" --search --cluster tight.yaml
 awk '/^device/ && $NF + 0 > 81.92 { exit 1 }' out || fail "what is found may not fit"
+# Where any plan may take more in another order, the search says how much: what
+# its plan's table has.
+sed 's/memory_gib: 8/memory_gib: 0.036/' cluster.yaml >short.yaml
+expect 0 "it may not fit: a run can take" "$ppo" --search \
+    --cluster short.yaml --nodes 1 --devices 1
+awk '/may not fit/ { said = $9 * 1024 }
+    /^MiB/ { for (i = 1; i <= NF; i++) if ($i == "all") all = i - 1 }
+    /^device/ { most = $all }
+    END { exit !(said > 36.9 && said / most < 1.005 && most / said < 1.005) }' \
+    out || fail "what it may take is not in the table"
 expect 2 "--search makes the plan" "$ppo" --search --compare
 expect 2 "--time-limit are for" "$ppo" --seed 2
 options=

@@ -371,14 +371,20 @@ static void test_all_orders(void)
         make(&s);
         x.s = &s;
         search_all(&x);
-        int64_t more[RANKS][WEFT_MEM_ALL + 1]; /* if it were large */
+        int64_t more[RANKS][WEFT_MEM_ALL + 1]; /* if it were large ... */
+        int64_t own[RANKS][WEFT_MEM_ALL + 1];  /* ... and had no memory */
         REQUIRE_OK(weft_recording_memory(&s.r, RANKS, 1, most, &err), err);
-        REQUIRE_OK(weft_recording_memory_of(&s.r, RANKS, 1, true, more, &err),
+        REQUIRE_OK(weft_recording_memory_of(&s.r, RANKS, 1, true, INT64_MAX,
+                                            more, &err),
                    err);
+        REQUIRE_OK(
+            weft_recording_memory_of(&s.r, RANKS, 1, true, 0, own, &err),
+            err);
         for (int k = 0; k < RANKS; k++)
             for (int c = 0; c <= WEFT_MEM_ALL; c++) {
                 CHECK(most[k][c] >= x.most[k][c]);
                 CHECK(more[k][c] >= x.most[k][c]);
+                CHECK(own[k][c] >= x.most[k][c]);
                 if (most[k][c] < x.most[k][c])
                     printf("round %u, place %d, class %d: %lld, not %lld\n",
                            round, k, c, (long long) most[k][c],
@@ -443,28 +449,37 @@ static void make_random(struct weft_recording *r)
     }
 }
 
-/* Fewer places and lanes may say more, never less. */
+/* Fewer places and lanes may say more, never less; nor does it with no memory
+ * for what is known of other places. */
 static void test_large(void)
 {
-    int n_more = 0;
+    int n_more = 0, n_own = 0;
     for (uint32_t round = 0; round < 300; round++) {
         struct weft_recording r;
         struct weft_err err;
         int64_t most[PLACES][WEFT_MEM_ALL + 1];
         int64_t more[PLACES][WEFT_MEM_ALL + 1];
+        int64_t own[PLACES][WEFT_MEM_ALL + 1];
         seed = round;
         make_random(&r);
-        REQUIRE_OK(weft_recording_memory_of(&r, PLACES, 1, false, most, &err),
+        REQUIRE_OK(weft_recording_memory_of(&r, PLACES, 1, false, INT64_MAX,
+                                            most, &err),
                    err);
-        REQUIRE_OK(weft_recording_memory_of(&r, PLACES, 1, true, more, &err),
+        REQUIRE_OK(weft_recording_memory_of(&r, PLACES, 1, true, INT64_MAX,
+                                            more, &err),
                    err);
+        REQUIRE_OK(
+            weft_recording_memory_of(&r, PLACES, 1, true, 0, own, &err), err);
         for (int k = 0; k < PLACES; k++) {
             CHECK(more[k][WEFT_MEM_ALL] >= most[k][WEFT_MEM_ALL]);
+            CHECK(own[k][WEFT_MEM_ALL] >= more[k][WEFT_MEM_ALL]);
             n_more += more[k][WEFT_MEM_ALL] > most[k][WEFT_MEM_ALL];
+            n_own += own[k][WEFT_MEM_ALL] > more[k][WEFT_MEM_ALL];
         }
         weft_recording_release(&r);
     }
     CHECK(n_more > 0);
+    CHECK(n_own > 0);
 }
 
 /* ---- A known order ----------------------------------------------------- */

@@ -505,6 +505,39 @@ static void test_pruned(void)
     CHECK(n_after < 0.8 * n_before);
 }
 
+/* With the faster training, of other degrees, both other calls of the role have a
+ * copy of its weights, at the same time: it makes the slower one needless only
+ * where that holds as much more. */
+static void test_copies(void)
+{
+    static const struct {
+        double held;
+        int32_t n;
+    } row[] = {{14, 2}, {16.5, 2}, {17, 1}, {20, 1}};
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        struct weft_option *array[MOST];
+        struct weft_err err;
+        set_calls();
+        p.call[1].role = 0;
+        p.call[1].trained = true;
+        p.n_together = 1;
+        p.together[0] = 3;
+        for (int32_t c = 0; c < 5; c++) {
+            array[c] = option[c];
+            add(c, c == 2 || c == 4 ? right : left, 2, 1, 1, 3 + c);
+        }
+        option[3][0].plan.tp = 2;
+        option[3][0].held = 10;
+        add(3, left, 3, row[i].held, 1, 6);
+        p.device_bytes = 1 + 1 + row[i].held + 1 + 1;
+        double before = best_of_all();
+        CHECK(before < INFINITY);
+        REQUIRE_OK(weft_search_prune(&p, array, &err), err);
+        CHECK_INT(p.call[3].n_options, row[i].n);
+        CHECK(best_of_all() <= before);
+    }
+}
+
 /* Finalists are different choices that fit, the best first. */
 static void test_finalists(void)
 {
@@ -579,5 +612,6 @@ WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"bubbles", test_bubbles},
            {"streams", test_streams}, {"random", test_random},
            {"same_seed_same_result", test_same_seed_same_result},
-           {"pruned", test_pruned}, {"finalists", test_finalists},
-           {"stopped", test_stopped}, {"refused", test_refused})
+           {"pruned", test_pruned}, {"copies", test_copies},
+           {"finalists", test_finalists}, {"stopped", test_stopped},
+           {"refused", test_refused})

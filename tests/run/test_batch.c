@@ -43,7 +43,8 @@ static double bytes_of(int32_t n)
     c.rollout.prompts = n;
     c.rollout.slots = n * c.rollout.samples_per_prompt;
     c.train.micro_batch_tokens = 1000 * n;
-    REQUIRE_OK(weft_trainer_predict(&c, &job, false, &p, &err), err);
+    bool gangs = false;
+    REQUIRE_OK(weft_trainer_predict(&c, &job, &gangs, 0, &p, &err), err);
     double a = (double) p.memory[0][WEFT_MEM_ALL];
     double b = (double) p.memory[1][WEFT_MEM_ALL];
     weft_free(p.memory);
@@ -104,6 +105,38 @@ static void test_batch_ends(void)
     forget();
 }
 
+/* Where tasks one by one take too much, memory is that of instructions: no less,
+ * but for their records. */
+static void test_predict_limit(void)
+{
+    static const struct weft_g_job job = {1, 2, true, 0};
+    describe("layout=tp2", NULL);
+    struct weft_plan by_task = plan, limited = plan, by_gang = plan;
+    bool gangs[] = {false, false, true};
+    by_task.memory = limited.memory = by_gang.memory = NULL;
+    REQUIRE_OK(
+        weft_trainer_predict(&config, &job, &gangs[0], 0, &by_task, &err),
+        err);
+    REQUIRE_OK(weft_trainer_predict(&config, &job, &gangs[1], 100000,
+                                    &limited, &err),
+               err);
+    REQUIRE_OK(
+        weft_trainer_predict(&config, &job, &gangs[2], 0, &by_gang, &err),
+        err);
+    CHECK(!gangs[0] && gangs[1] && gangs[2]);
+    for (int d = 0; d < 2; d++) {
+        for (int c = 0; c < WEFT_MEM_TASKS; c++)
+            CHECK(limited.memory[d][c] >= by_task.memory[d][c]);
+        CHECK(memcmp(limited.memory[d], by_gang.memory[d],
+                     sizeof limited.memory[d])
+              == 0);
+    }
+    weft_free(by_task.memory);
+    weft_free(limited.memory);
+    weft_free(by_gang.memory);
+    forget();
+}
+
 static void test_make(void)
 {
     fixture_make(&fixture);
@@ -115,4 +148,5 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/batch", {"make", test_make}, {"scan", test_batch_scan},
-           {"ends", test_batch_ends}, {"remove", test_remove})
+           {"ends", test_batch_ends}, {"predict_limit", test_predict_limit},
+           {"remove", test_remove})

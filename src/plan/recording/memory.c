@@ -25,6 +25,8 @@ enum { SEARCH = 1 << 16 };
 
 /* Tasks of a large recording. */
 enum { LARGE = 200000 };
+/* Bytes of what is known of tasks, of one place at a time. */
+enum { MOST_BYTES = 1 << 29 };
 enum { READS = 0, WAITS = 0 };
 
 /* When something is done: after so many tasks were recorded. What is done when
@@ -428,8 +430,8 @@ static struct digest digest_of(const struct play *p)
         mix(&d, b->bytes);
         mix(&d, pair(b->release, b->over));
         mix(&d, own->far);
-        mix(&d, pair(b->lane, b->mem << 8
-                                  | (own->released.tasks != INT64_MAX)));
+        mix(&d,
+            pair(b->lane, b->mem << 8 | (own->released.tasks != INT64_MAX)));
         for (int32_t l = 0; l < p->reach.n_lanes; l++)
             mix(&d, pair(b->has[l], b->ends[l]));
     }
@@ -499,12 +501,12 @@ static int play_place(struct play *p, int32_t place,
 /* ---- All --------------------------------------------------------------- */
 
 static int play_init(struct play *p, int32_t n_places,
-                     int32_t places_per_rank, bool large,
+                     int32_t places_per_rank, bool large, int64_t most_bytes,
                      struct weft_err *err)
 {
     size_t n = (size_t) p->r->n_tiles;
-    int rc = weft_rec_reach_create(p->r, places_per_rank, large, &p->reach,
-                                   err);
+    int rc = weft_rec_reach_create(p->r, places_per_rank, large, most_bytes,
+                                   &p->reach, err);
     if (rc)
         return rc;
     p->first = weft_alloc(n, sizeof *p->first);
@@ -537,11 +539,12 @@ static void play_release(struct play *p)
 
 int weft_recording_memory_of(const struct weft_recording *r, int32_t n_places,
                              int32_t places_per_rank, bool large,
+                             int64_t most_bytes,
                              int64_t (*out)[WEFT_MEM_ALL + 1],
                              struct weft_err *err)
 {
     struct play p = {.r = r};
-    int rc = play_init(&p, n_places, places_per_rank, large, err);
+    int rc = play_init(&p, n_places, places_per_rank, large, most_bytes, err);
     for (int32_t k = 0; k < n_places && !rc; k++) {
         p.is_gpu = k % places_per_rank < r->n_gpus;
         rc = play_place(&p, k, out[k], err);
@@ -556,5 +559,6 @@ int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
                           struct weft_err *err)
 {
     return weft_recording_memory_of(r, n_places, places_per_rank,
-                                    r->n_tasks >= LARGE, out, err);
+                                    r->n_tasks >= LARGE, MOST_BYTES, out,
+                                    err);
 }

@@ -74,10 +74,13 @@ static bool tables_create(struct weft_rec_reach *x)
 
 int weft_rec_reach_create(const struct weft_recording *r,
                           int32_t places_per_rank, bool large,
-                          struct weft_rec_reach *out, struct weft_err *err)
+                          int64_t most_bytes, struct weft_rec_reach *out,
+                          struct weft_err *err)
 {
-    *out = (struct weft_rec_reach){
-        .r = r, .places_per_rank = places_per_rank, .large = large};
+    *out = (struct weft_rec_reach){.r = r,
+                                   .places_per_rank = places_per_rank,
+                                   .large = large,
+                                   .most_bytes = most_bytes};
     weft_assert(r->n_tasks < INT32_MAX);
     for (int64_t t = 0; t < r->n_tasks; t++) {
         const struct weft_rec_task *task = &r->task[t];
@@ -188,15 +191,19 @@ static int64_t see_group(struct weft_rec_reach *x, int32_t group)
 }
 
 /* Adds gangs with members at a near place, and groups with no other ends than
- * near ones of which it is the lesser. */
+ * near ones of which it is the lesser; or of these only what is of the place
+ * itself. */
 static int64_t see_near(struct weft_rec_reach *x, int32_t p)
 {
     const uint64_t *near = weft_rec_reach_near(x, x->place);
+    bool all = !x->own || p == x->place;
     int64_t n = 0, k = p > 0 ? x->pair_end[p - 1] : 0;
-    for (int64_t i = p > 0 ? x->gang_end[p - 1] : 0; i < x->gang_end[p]; i++)
+    for (int64_t i = p > 0 ? x->gang_end[p - 1] : 0;
+         i < x->gang_end[p] && all; i++)
         n += see_group(x, x->gang[i]);
     for (; k < x->pair_end[p]; k++)
-        if (weft_rec_has_bit(near, (size_t) x->pair[k].other))
+        if (weft_rec_has_bit(near, (size_t) x->pair[k].other)
+            && (all || x->pair[k].other == x->place))
             for (int64_t i = k > 0 ? x->pair[k - 1].end : 0;
                  i < x->pair[k].end; i++)
                 n += see_group(x, x->touch[i]);
@@ -242,6 +249,24 @@ static void number_nodes(struct weft_rec_reach *x)
         }
         x->seen[w] = 0;
     }
+}
+
+/* What make_room() takes for a node. */
+static int64_t node_bytes(int64_t n_lanes)
+{
+    return n_lanes * (int64_t) sizeof(int32_t) * 2 + 20;
+}
+
+/* Undoes see(). */
+static void forget_seen(struct weft_rec_reach *x)
+{
+    int64_t n_here;
+    const int32_t *here = weft_rec_reach_here(x, &n_here);
+    for (int64_t w = 0; w < x->r->n_tasks / 64 + 1; w++)
+        for (; x->seen[w]; x->seen[w] &= x->seen[w] - 1)
+            x->node_of[x->group[w * 64 + WEFT_LOWEST_BIT(x->seen[w])]] = 0;
+    for (int64_t i = 0; i < n_here; i++)
+        x->node_of[x->group[here[i]]] = 0;
 }
 
 static void forget_nodes(struct weft_rec_reach *x)
@@ -481,7 +506,13 @@ int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
     x->place = place;
     int32_t n_strict = strict_lanes(x);
     int64_t n_lanes = weft_round_up(n_strict + soft_lanes(x), TOGETHER);
+    x->own = false;
     int64_t n_nodes = place < x->n_places ? see(x) : 0;
+    if (n_nodes * node_bytes(n_lanes) > x->most_bytes) {
+        forget_seen(x);
+        x->own = true;
+        n_nodes = see(x);
+    }
     int rc = make_room(x, n_nodes, (int32_t) n_lanes, err);
     if (rc)
         return rc;

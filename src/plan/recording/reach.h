@@ -26,7 +26,9 @@
  * exchange data with the place, or are in a gang with it. What comes before
  * what by way of others is then not known, so that more may be there together
  * than can be: a bound is still one. Replies come by the way that data went, so
- * little is missing.
+ * little is missing. Where what is known of these tasks would still take more
+ * than a limit, only those at the place itself are looked at, with messages
+ * and copies that use its tiles.
  */
 #ifndef WEFT_PLAN_RECORDING_REACH_H
 #define WEFT_PLAN_RECORDING_REACH_H
@@ -46,6 +48,8 @@ struct weft_rec_reach {
     struct weft_rec_order order;
     int32_t places_per_rank, n_places, n_devices;
     bool large;
+    int64_t most_bytes; /* of what is known of tasks */
+    bool own;           /* only those at the place are looked at */
     int64_t *first;  /* (n_tasks + 1) begin of the predecessors of a task, or
                         of a gang's first, ... */
     int32_t *before; /* ... here: those that do not follow from others */
@@ -107,7 +111,8 @@ struct weft_rec_reach {
  * that it takes less time and says less. Errors: WEFT_ENOMEM. */
 int weft_rec_reach_create(const struct weft_recording *r,
                           int32_t places_per_rank, bool large,
-                          struct weft_rec_reach *out, struct weft_err *err);
+                          int64_t most_bytes, struct weft_rec_reach *out,
+                          struct weft_err *err);
 void weft_rec_reach_release(struct weft_rec_reach *reach);
 
 /* Looks from a place. Errors: WEFT_ENOMEM. */
@@ -162,9 +167,11 @@ int weft_rec_reach_find(struct weft_rec_reach *reach, struct weft_err *err);
 int weft_rec_reach_find_near(struct weft_rec_reach *reach,
                              struct weft_err *err);
 
-/* weft_recording_memory() where it is said whether the recording is large. */
+/* weft_recording_memory() where it is said whether the recording is large, and
+ * how many bytes what is known of tasks may take (struct weft_rec_reach). */
 int weft_recording_memory_of(const struct weft_recording *r, int32_t n_places,
                              int32_t places_per_rank, bool large,
+                             int64_t most_bytes,
                              int64_t (*out)[WEFT_MEM_ALL + 1],
                              struct weft_err *err);
 

@@ -188,6 +188,7 @@ static int choose(struct weft_trainer *t, const struct weft_lengths *lengths,
         weft_known_options(t->known, &t->job).cluster;
     struct weft_run_needs needs;
     struct weft_found found;
+    bool gangs = t->gangs;
     int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
                                  t->job.n_gpus, &needs, err);
     if (!rc)
@@ -207,7 +208,8 @@ static int choose(struct weft_trainer *t, const struct weft_lengths *lengths,
               && can_generate(t, plan);
     if (!out->takes)
         return 0;
-    rc = weft_trainer_predict(&t->config, &t->job, t->gangs, plan, err);
+    rc = weft_trainer_predict(&t->config, &t->job, &gangs, INT64_MAX, plan,
+                              err);
     if (!rc)
         weft_memory_join(t, plan);
     return rc;

@@ -50,7 +50,7 @@ static int predict(const struct weft_config *config, int32_t n, bool gangs,
     struct weft_config c = *config;
     struct weft_g_job job = job_of(config, plan);
     weft_batch_set(&c, n);
-    int rc = weft_trainer_predict(&c, &job, gangs, plan, err);
+    int rc = weft_trainer_predict(&c, &job, &gangs, 0, plan, err);
     if (!rc)
         *out = fullest(&c, plan);
     return rc;

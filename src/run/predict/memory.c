@@ -174,6 +174,7 @@ static int play_bound(const struct weft_trainer *t,
 {
     struct weft_recording r;
     weft_recording_init(&r);
+    r.most_bytes = t->most_recorded_bytes;
     int rc = weft_run_record_bound(t, t->gangs, &r, err);
     if (!rc)
         rc = play(t, &r, place, err);

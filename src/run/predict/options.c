@@ -139,17 +139,24 @@ static bool can(const struct weft_finding *f, int32_t call,
         && bytes <= (double) f->needs->device_bytes;
 }
 
-/* Prices a layout for a set of calls. */
+/* Prices a layout for a set of calls. Calls of which it takes too much memory do
+ * not get it. */
 static int price(struct weft_finding *f, const struct weft_call_plan *at,
                  uint32_t calls, struct weft_err *err)
 {
     struct weft_priced priced[WEFT_MAX_CALLS];
+    int rc = 0;
     if (!calls || f->stopped)
         return 0;
-    int rc = weft_pricer_price(f->pricer, at, calls, priced, err);
-    for (uint32_t m = rc ? 0 : calls; m && !rc; m &= m - 1)
-        if (!add_option(f, __builtin_ctz(m), at, &priced[__builtin_ctz(m)]))
+    for (uint32_t m = calls; m && !rc; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        rc = weft_pricer_price(f->pricer, at, 1u << c, priced, err);
+        f->n_left_out += rc == WEFT_ENOMEM;
+        if (rc == WEFT_ENOMEM)
+            rc = 0;
+        else if (!rc && !add_option(f, c, at, &priced[c]))
             rc = weft_err_nomem(err, "options", sizeof **f->variant);
+    }
     f->n_priced++;
     f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
     return rc;
@@ -500,7 +507,7 @@ static int attempt(struct weft_finding *f,
 /* By how much a run of the plan can exceed a device's memory, in the worst order
  * of its tasks. Records of tasks are the host's. */
 static int find_excess(const struct weft_finding *f, struct weft_plan *plan,
-                       double *out, struct weft_err *err)
+                       double *out, bool *by_gangs, struct weft_err *err)
 {
     const struct weft_plan_needs *n = f->needs;
     bool own = f->config->runtime.place == WEFT_PLACE_DEVICE || n->n_gpus > 0;
@@ -509,9 +516,8 @@ static int find_excess(const struct weft_finding *f, struct weft_plan *plan,
     const struct weft_g_job job = {
         plan->n_nodes, plan->n_devices,
         f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus};
-    int rc = weft_trainer_predict(
-        f->config, &job, f->find->gangs || n_devices > WEFT_FEW_DEVICES, plan,
-        err);
+    *by_gangs = f->find->gangs || n_devices > WEFT_FEW_DEVICES;
+    int rc = weft_trainer_predict(f->config, &job, by_gangs, 0, plan, err);
     *out = -INFINITY;
     for (int32_t d = 0; d < n_devices && !rc; d++) {
         const int64_t *m = plan->memory[d];
@@ -530,10 +536,11 @@ static int search_again(struct weft_finding *f, struct weft_search_problem *p,
                         struct weft_err *err)
 {
     enum { TIMES = 4 };
-    int rc = find_excess(f, plan, &out->excess, err);
+    int rc = find_excess(f, plan, &out->excess, &out->by_gangs, err);
     double excess = out->excess;
     bool found = true;
-    for (int k = 0; k < TIMES && found && !rc && excess > 0 && !stop(f->find);
+    for (int k = 0; k < TIMES && found && !rc && excess > 0
+                    && excess < p->device_bytes && !stop(f->find);
          k++) {
         struct weft_found next = *out;
         struct weft_plan other;
@@ -542,7 +549,7 @@ static int search_again(struct weft_finding *f, struct weft_search_problem *p,
         weft_plan_begin(f->needs, &other);
         found = attempt(f, p, &other, &next, &ignored) == 0;
         if (found)
-            rc = find_excess(f, &other, &excess, err);
+            rc = find_excess(f, &other, &excess, &next.by_gangs, err);
         bool better = found && !rc && excess < out->excess;
         weft_plan_release(better ? plan : &other);
         if (better) {
@@ -609,6 +616,7 @@ int weft_run_find(const struct weft_config *config,
     weft_plan_begin(needs, plan_out);
     int rc = weft_finding_open(config, needs, find, &f, err);
     out->priced = f.n_priced;
+    out->left_out = f.n_left_out;
     out->stopped = f.stopped;
     if (!rc)
         rc = search(&f, plan_out, out, err);

@@ -13,13 +13,15 @@ struct weft_found {
     int64_t options, needed; /* of all calls together; those that are not left
                                 out as others are as good */
     int64_t priced;          /* layouts */
-    bool stopped;            /* before all was done */
-    int32_t finalists;       /* that were simulated ... */
-    int32_t taken;           /* ... of which this one is the plan */
+    int64_t left_out;  /* of calls: to price them takes too much memory */
+    bool stopped;      /* before all was done */
+    int32_t finalists; /* that were simulated ... */
+    int32_t taken;     /* ... of which this one is the plan */
     struct weft_simulated simulated; /* the plan as a whole */
     /* bytes by which a run can exceed a device's memory, in the worst order of
      * its tasks; negative: it fits */
     double excess;
+    bool by_gangs; /* which is counted by instructions of tp groups */
     double bytes; /* of a device's memory, which the search had */
 };
 

@@ -22,7 +22,8 @@ struct weft_finding {
     int32_t n_options[WEFT_MAX_CALLS], option_room[WEFT_MAX_CALLS];
     int32_t call_of[WEFT_MAX_CALLS]; /* of the search's calls, in the graph */
     int64_t n_priced;
-    bool stopped; /* before all were priced */
+    int64_t n_left_out; /* calls' layouts whose recording is too large */
+    bool stopped;       /* before all were priced */
 };
 
 /* Prices layouts. Close it also after an error. */

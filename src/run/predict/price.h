@@ -16,7 +16,10 @@
  *                          1 - 1 / dp
  *
  * Inference and generation have all samples of a replica, whatever the steps,
- * and one node of a stage, as replicas have nothing to tell one another.
+ * and one node of a stage, as replicas have nothing to tell one another; and one
+ * replica, where devices share nothing: every one has a rail and memory of its
+ * own, and tasks are inserted in no time. A recording that is large all the same,
+ * as that of generation in 64 stages, is given up.
  */
 #ifndef WEFT_RUN_PREDICT_PRICE_H
 #define WEFT_RUN_PREDICT_PRICE_H
@@ -38,6 +41,8 @@ struct weft_priced {
 };
 
 struct weft_pricer;
+/* A recording of a run that is not whole takes no more. */
+enum { WEFT_PRICE_BYTES = 1 << 30 };
 
 /* Reads models' folders and data as the run would. Borrows all until
  * weft_pricer_free(). whole: every run is recorded whole. Errors: those of
@@ -55,7 +60,8 @@ bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
 
 /* Prices a set of calls, all of which train or none of which do, and which can
  * have the layout. Its mesh begins at node 0, device 0. out (WEFT_MAX_CALLS).
- * Errors: those of weft_run_simulate(). */
+ * Errors: those of weft_run_simulate(); WEFT_ENOMEM, too, where a recording takes
+ * more than WEFT_PRICE_BYTES. */
 int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
                       uint32_t calls, struct weft_priced *out,
                       struct weft_err *err);

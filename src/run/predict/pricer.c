@@ -27,6 +27,7 @@ struct sizes {
     int32_t nodes; /* of a stage of the layout; 0: no whole number */
     int32_t steps; /* of the optimizer, in each epoch */
     bool trains;
+    bool alone; /* one replica is enough: no other makes it slower */
 };
 
 bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
@@ -72,44 +73,52 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
 }
 
 /* The least number of layers of a stage with which other stages have as much
- * to do as the one with the head, and whether all models are larger than a few
- * more. With ZeRO 2 and 3 what is exchanged of the head and the embedding is hidden
- * behind several layers, and what is gathered ahead alternates between two. */
-static void set_layers(const struct weft_pricer *p,
+ * to do as the one with the head, and whether the call's model is larger than a
+ * few more. With ZeRO 2 and 3 what is exchanged of the head and the embedding is
+ * hidden behind several layers, and what is gathered ahead alternates between
+ * two. */
+static void set_layers(const struct weft_pricer *p, int32_t call,
                        const struct weft_call_plan *at, struct sizes *z)
 {
+    const struct weft_dataflow *flow = p->needs->flow;
+    const struct weft_shape *own = p->needs->shape[flow->call[call].role];
     int32_t *end = z->end[LAYERS];
     bool exchanges = at->zero >= 2 && at->pp == 1;
     int32_t least = exchanges ? 5 : at->zero == 3 ? 3 : 1;
     int32_t more = exchanges ? 2 : 1;
-    bool smaller = false;
-    for (int32_t r = 0; r < p->needs->flow->n_roles; r++) {
-        const struct weft_shape *s = p->needs->shape[r];
-        if (at->pp > 1)
-            least = (int32_t) weft_max64(least,
-                                         1 + (int64_t) ceil(head_layers(s)));
-    }
-    for (int32_t r = 0; r < p->needs->flow->n_roles; r++) {
-        const struct weft_shape *s = p->needs->shape[r];
-        smaller = smaller || layers_of(s, at->pp, least + more) < s->n_layers;
-    }
+    for (int32_t r = 0; r < flow->n_roles && at->pp > 1; r++)
+        least = (int32_t) weft_max64(
+            least, 1 + (int64_t) ceil(head_layers(p->needs->shape[r])));
     end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
-    if (smaller && !p->whole) {
+    if (layers_of(own, at->pp, least + more) < own->n_layers && !p->whole) {
         end[0] = least;
         end[1] = least + more;
     }
 }
 
-static void set_sizes(const struct weft_pricer *p,
-                      const struct weft_call_plan *at, bool trains,
-                      struct sizes *z)
+/* Whether devices share nothing: neither rails, nor a network's core, nor the
+ * program that inserts their tasks, nor a memory. */
+static bool are_apart(const struct weft_pricer *p)
 {
+    const struct weft_cluster *c = p->options->cluster;
+    const struct weft_node_kind *kind = &c->kind[0];
+    return !p->options->costs && c->n_kinds == 1 && kind->insert_s <= 0
+        && kind->n_rails >= kind->n_devices && c->core_bytes_per_s <= 0
+        && p->needs->n_nodes <= c->n_nodes
+        && (p->t->job.place_per_device || p->t->job.n_gpus > 0);
+}
+
+static void set_sizes(const struct weft_pricer *p, int32_t call,
+                      const struct weft_call_plan *at, struct sizes *z)
+{
+    bool trains = weft_flow_trains(p->needs->flow, call);
     int32_t steps = p->t->settings.mini_batches, of_node = at->mesh.n_devices;
     int32_t few = trains ? 2 : 1;
     int32_t replicas = at->dp * at->tp;
     *z = (struct sizes){.trains = trains,
-                        .steps = p->whole || steps < few ? steps : few};
-    set_layers(p, at, z);
+                        .steps = p->whole || steps < few ? steps : few,
+                        .alone = !p->whole && !trains && are_apart(p)};
+    set_layers(p, call, at, z);
     if (at->mesh.n_nodes > 1 && replicas % of_node == 0)
         z->nodes = replicas / of_node;
     z->end[NODES][0] = z->end[NODES][1] = z->nodes;
@@ -143,6 +152,23 @@ static struct weft_call_plan fewer_nodes(const struct weft_call_plan *at,
         plan.dp = part_of(at->dp, nodes, of);
         plan.mesh.n_nodes = part_of(at->mesh.n_nodes, nodes, of);
     }
+    return plan;
+}
+
+/* `at` for the devices of its first replica, as far as these are a mesh: part of
+ * each node, or of the first node of each stage. */
+static struct weft_call_plan one_replica(const struct weft_call_plan *at)
+{
+    struct weft_call_plan plan = *at;
+    if (at->mesh.n_devices % at->dp == 0) {
+        plan.mesh.n_devices /= at->dp;
+    } else if (at->dp * at->tp % at->mesh.n_devices == 0) {
+        plan.mesh.n_nodes = at->pp;
+        plan.mesh.n_devices = at->tp;
+    } else {
+        return plan;
+    }
+    plan.dp = 1;
     return plan;
 }
 
@@ -186,8 +212,10 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
                          const struct sizes *z, unsigned corner,
                          struct weft_trainer *t)
 {
-    const struct weft_call_plan at = fewer_nodes(
-        whole, size_at(z, NODES, corner), z->nodes);
+    struct weft_call_plan at = fewer_nodes(whole, size_at(z, NODES, corner),
+                                           z->nodes);
+    if (z->alone)
+        at = one_replica(&at);
     struct weft_config *c = &t->config;
     int32_t all = p->t->settings.mini_batches;
     *t = *p->t;
@@ -246,6 +274,7 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     make_smaller(p, call, at, z, corner, t);
     one.iterations = 1;
     one.calls = 1u << call;
+    one.most_bytes = p->whole ? 0 : WEFT_PRICE_BYTES;
     int rc = lay_out(t, err);
     if (!rc) {
         rc = weft_simulation_open(t, &one, &s, err);
@@ -320,7 +349,7 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
 {
     struct sizes z;
     int rc = 0;
-    set_sizes(p, at, weft_flow_trains(p->needs->flow, call), &z);
+    set_sizes(p, call, at, &z);
     *out = (struct weft_priced){.seconds = 0};
     for (unsigned corner = 0; corner < 1u << SIZES && !rc; corner++) {
         struct weft_priced one;

@@ -79,7 +79,9 @@ int weft_run_record_again(const struct weft_trainer *t,
                           struct weft_recording *out, struct weft_err *err);
 
 /* Records an iteration in which all that can overlap does, with the largest
- * micro-batches and the most of them that there can be. */
+ * micro-batches and the most of them that there can be. Errors: those of
+ * weft_run_record(); WEFT_ENOMEM, too, where it takes more than
+ * out->most_bytes. */
 int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
                           struct weft_recording *out, struct weft_err *err);
 

@@ -195,6 +195,7 @@ static int record(struct weft_simulation *s, struct weft_err *err)
                ? 0
                : weft_simulate_costs(s->options, &s->t->job, &s->how.costs,
                                      err);
+    s->r.most_bytes = s->options->most_bytes;
     if (!rc)
         rc = weft_run_record(&longer, &s->how, &s->r, err);
     return rc ? rc : make_job(s, err);

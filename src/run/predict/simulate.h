@@ -40,10 +40,11 @@ struct weft_simulate_options {
      * lengths that its samples had, and times that it measured are printed
      * beside; NULL: none */
     const char *run_dir;
-    bool decided;    /* when its samples moved is as it was in the run */
-    bool gangs;      /* instructions of tp groups, not what they expand to */
-    bool json;       /* instead of tables */
-    const char *svg; /* a file for the picture; NULL: none */
+    bool decided; /* when its samples moved is as it was in the run */
+    bool gangs;   /* instructions of tp groups, not what they expand to */
+    int64_t most_bytes;               /* of the recording; 0: no limit */
+    bool json;                        /* instead of tables */
+    const char *svg;                  /* a file for the picture; NULL: none */
     const char *trace;                /* for Perfetto */
     struct weft_simulated *simulated; /* filled in; NULL: not wanted */
 };

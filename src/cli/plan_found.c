@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/plan_found.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "run/predict/batch.h"
+#include "run/predict/compare.h"
+#include "run/predict/options.h"
+#include "run/predict/scale.h"
+
+/* Whether memory is counted by instructions of tp groups. */
+bool weft_cli_by_gangs(const struct weft_cli_plan_options *o,
+                       const struct weft_plan *plan)
+{
+    return o->gangs || plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES;
+}
+
+/* Prints a line of its own beside the table. */
+void weft_cli_tell(const struct weft_cli_plan_options *o, const char *what)
+{
+    if (o->json)
+        weft_info("%s", what);
+    else
+        printf("%s\n\n", what);
+}
+
+/* Tells somebody who watches a line now and then, where it takes long. */
+static void tell_progress(int32_t done, int32_t of)
+{
+    static double told_s;
+    double now_s = weft_clock_s();
+    if (told_s <= 0)
+        told_s = now_s;
+    if (now_s < told_s + 2 || !isatty(STDERR_FILENO))
+        return;
+    told_s = now_s;
+    weft_info("%d of %d simulated", (int) done, (int) of);
+}
+
+static int print_comparison(const struct weft_cli_plan_options *o,
+                            const struct weft_comparison *c,
+                            const struct weft_dataflow *flow,
+                            struct weft_err *err)
+{
+    struct weft_string text = {0}, picture = {0};
+    int rc = o->json ? weft_compare_json(c, flow, &text, err)
+                     : weft_compare_text(c, flow, &text, err);
+    if (!rc && o->svg)
+        rc = weft_compare_svg(c, &picture, err);
+    if (!rc && o->svg)
+        rc = weft_file_write(o->svg, picture.data, picture.n, err);
+    if (!rc)
+        fputs(text.data, stdout);
+    weft_string_release(&text);
+    weft_string_release(&picture);
+    return rc;
+}
+
+/* Simulations of the run on the cluster. */
+static struct weft_simulate_options simulations(
+    const struct weft_cli_plan_options *o, const struct weft_cluster *cluster,
+    const struct weft_lengths *lengths, const struct weft_plan_needs *needs)
+{
+    return (struct weft_simulate_options){
+        .cluster = cluster,
+        .costs = o->costs,
+        .lengths = lengths,
+        .iterations = 3,
+        .gangs = o->gangs
+              || needs->n_nodes * needs->n_devices > WEFT_FEW_DEVICES};
+}
+
+static void tell_found(const struct weft_cli_plan_options *o,
+                       const struct weft_found *f, double has)
+{
+    const struct weft_search_result *r = &f->result;
+    double gap = 1 - r->bound / r->value.period;
+    char text[600], less[100] = "";
+    if (f->bytes < has)
+        snprintf(
+            less, sizeof less,
+            " with %.4g GiB of a device, so that any order of tasks fits",
+            f->bytes / 0x1p30);
+    snprintf(text, sizeof text,
+             "%.4g s an iteration within the model, %.4g s simulated as a "
+             "whole, the best of %d finalists; the model's best takes %.4g "
+             "s%s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
+             "of %lld layouts, %lld evaluations%s",
+             r->finalist[f->taken].value.period, f->simulated.iteration_s,
+             (int) f->finalists, r->value.period, f->excess <= 0 ? less : "",
+             gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
+             (long long) f->options, (long long) f->needed,
+             (long long) f->priced, (long long) r->evaluations,
+             f->stopped ? "; stopped before the end" : "");
+    if (f->left_out > 0)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "; %lld of calls were left out, as pricing them takes "
+                 "too much memory",
+                 (long long) f->left_out);
+    weft_cli_tell(o, text);
+}
+
+/* A simulation is one order of tasks; in another a run may need more. */
+static void tell_memory(const struct weft_cli_plan_options *o,
+                        const struct weft_found *f, double has)
+{
+    char text[200];
+    if (f->excess <= 0)
+        return;
+    snprintf(text, sizeof text,
+             "it may not fit: a run can take %.3g GiB of a device, which has "
+             "%.3g%s",
+             (has + f->excess) / 0x1p30, has / 0x1p30,
+             f->by_gangs ? ", counted by instruction of a tp group, which is "
+                           "more than it needs"
+                         : "");
+    weft_cli_tell(o, text);
+}
+
+/* Time that a search has: three quarters of it before plans are simulated as a
+ * whole. */
+struct limit {
+    double searched_s, end_s; /* INFINITY: none */
+};
+
+static bool search_is_over(void *ctx)
+{
+    const struct limit *limit = ctx;
+    return weft_cli_stop || weft_clock_s() > limit->searched_s;
+}
+
+static bool time_is_over(void *ctx)
+{
+    const struct limit *limit = ctx;
+    return weft_cli_stop || weft_clock_s() > limit->end_s;
+}
+
+static struct limit limit_of(const struct weft_cli_plan_options *o)
+{
+    double now_s = weft_clock_s();
+    if (o->time_limit == 0)
+        return (struct limit){INFINITY, INFINITY};
+    return (struct limit){now_s + 0.75 * o->time_limit,
+                          now_s + o->time_limit};
+}
+
+static int64_t given(int32_t value, int32_t otherwise)
+{
+    return value < 0 ? otherwise : value;
+}
+
+int weft_cli_search(const struct weft_cli_plan_options *o,
+                    const struct weft_cluster *cluster,
+                    struct weft_config *config, struct weft_plan *out,
+                    struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    struct weft_found found;
+    struct weft_lengths lengths = {.n = 0};
+    bool own_places = config->runtime.place == WEFT_PLACE_DEVICE;
+    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
+                               err);
+    if (!rc) /* for its needs */
+        rc = weft_cli_plan(&o->plan, config, &needs, out, err);
+    if (!rc) {
+        struct weft_simulate_options s = simulations(o, cluster, &lengths,
+                                                     &needs.plan);
+        struct limit limit = limit_of(o);
+        own_places = own_places || needs.plan.n_gpus > 0;
+        s.gangs = s.gangs || own_places;
+        struct weft_find find = {
+            .simulate = &s,
+            .finalists = WEFT_SEARCH_FINALISTS,
+            .gangs = o->gangs,
+            .stop = time_is_over,
+            .how = {.seed = (uint64_t) given(o->seed, 1),
+                    .evaluations = 1000 * given(o->evaluations, 400),
+                    .branches = 1000 * given(o->branches, 20000),
+                    .stop = search_is_over,
+                    .ctx = &limit},
+            .progress = tell_progress};
+        weft_plan_release(out);
+        weft_cli_catch_stop("\nweft: the best plan so far follows; again "
+                            "to end at once\n");
+        rc = weft_run_find(config, &needs.plan, &find, out, &found, err);
+    }
+    weft_lengths_release(&lengths);
+    if (!rc && o->output)
+        rc = weft_plan_write(out, o->output, err);
+    if (!rc) {
+        double has = weft_cluster_device_bytes(cluster);
+        tell_found(o, &found, has);
+        tell_memory(o, &found, has);
+    }
+    return rc;
+}
+
+/* Simulates all placements; needs are those of the run. */
+static int compare_all(const struct weft_cli_plan_options *o,
+                       const struct weft_cluster *cluster,
+                       struct weft_config *config,
+                       struct weft_run_needs *needs,
+                       struct weft_comparison *out, struct weft_err *err)
+{
+    struct weft_plan plan = {0};
+    struct weft_lengths lengths = {.n = 0};
+    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
+                               err);
+    if (!rc)
+        rc = weft_cli_plan(&o->plan, config, needs, &plan, err);
+    if (!rc) {
+        struct weft_simulate_options s = simulations(o, cluster, &lengths,
+                                                     &needs->plan);
+        rc = weft_run_compare(config, &needs->plan, &plan, &s,
+                              o->batch ? weft_cluster_device_bytes(cluster)
+                                       : 0,
+                              tell_progress, out, err);
+    }
+    weft_lengths_release(&lengths);
+    weft_plan_release(&plan);
+    return rc;
+}
+
+int weft_cli_compare(const struct weft_cli_plan_options *o,
+                     const struct weft_cluster *cluster,
+                     struct weft_config *config, struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    struct weft_comparison c;
+    int rc = compare_all(o, cluster, config, &needs, &c, err);
+    return rc ? rc : print_comparison(o, &c, &needs.flow, err);
+}
+
+/* Reads "8..1024". */
+bool weft_cli_scale_sizes(const char *text, int32_t *first, int32_t *last)
+{
+    int n = 0;
+    return sscanf(text, "%" SCNd32 "..%" SCNd32 "%n", first, last, &n) == 2
+        && !text[n] && *first >= 1 && *first <= *last
+        && *last <= WEFT_MAX_NODES;
+}
+
+/* The cluster with so many devices, of its only kind, and as the options have
+ * them. */
+static int resize(const struct weft_cluster *cluster,
+                  const struct weft_config *config, int32_t n,
+                  struct weft_cluster *out, struct weft_cli_planned *plan,
+                  struct weft_err *err)
+{
+    int32_t each = cluster->kind[0].n_devices;
+    *out = *cluster;
+    if (cluster->n_kinds > 1)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--scale is for clusters of one kind of node; "
+                            "'%s' has %d",
+                            cluster->name, (int) cluster->n_kinds);
+    if (n > each && n % each != 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--scale: %d devices are not whole nodes, which "
+                            "have %d in '%s'",
+                            (int) n, (int) each, cluster->name);
+    out->n_nodes = out->kind[0].n_nodes = n > each ? n / each : 1;
+    plan->nodes = out->n_nodes;
+    *(config->runtime.devices == WEFT_ON_GPUS
+          ? &plan->gpus
+          : &plan->devices) = n > each ? each : n;
+    return 0;
+}
+
+/* All placements on 1, 2, 4, ... times the first number of devices. */
+int weft_cli_scale(const struct weft_cli_plan_options *o,
+                   const struct weft_cluster *cluster,
+                   struct weft_config *config, struct weft_err *err)
+{
+    struct weft_scale all = {.n_samples = weft_run_samples(config)};
+    struct weft_string text = {0};
+    int32_t first = 0, last = 0;
+    int rc = 0;
+    weft_assert(weft_cli_scale_sizes(o->scale, &first, &last));
+    for (int32_t n = first; n <= last && !rc; n *= 2) {
+        struct weft_cluster sized;
+        struct weft_comparison c;
+        struct weft_run_needs needs;
+        struct weft_cli_plan_options one = *o;
+        rc = resize(cluster, config, n, &sized, &one.plan, err);
+        if (!rc)
+            rc = compare_all(&one, &sized, config, &needs, &c, err);
+        if (!rc)
+            all.row[all.n++] = (struct weft_scaled){
+                n, c.best < 0 ? (struct weft_compared){.name = NULL}
+                              : c.row[c.best]};
+    }
+    if (!rc)
+        rc = weft_scale_text(&all, &text, err);
+    if (!rc)
+        fputs(text.data, stdout);
+    weft_string_release(&text);
+    return rc;
+}
+
+/* The largest batch of the plan; memory is that batch's then. */
+int weft_cli_batch(const struct weft_cli_plan_options *o,
+                   const struct weft_config *config, double device_bytes,
+                   struct weft_plan *plan, struct weft_err *err)
+{
+    struct weft_largest_batch batch;
+    struct weft_string text = {0};
+    if (!(device_bytes > 0))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--batch needs to know what memory a device has: "
+                            "--cluster FILE, the key 'cluster' or "
+                            "'runtime.gpu_memory_gib'");
+    int rc = weft_run_largest_batch(
+        config, device_bytes, weft_cli_by_gangs(o, plan), plan, &batch, err);
+    if (!rc)
+        rc = weft_batch_text(&batch, device_bytes, &text, err);
+    if (!rc && o->json)
+        weft_info("%.*s", (int) text.n - 1, text.data);
+    else if (!rc)
+        printf("%s\n", text.data);
+    weft_string_release(&text);
+    return rc;
+}
