@@ -248,6 +248,7 @@ static void test_prices(void)
                {{{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1}, false},
                {{{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, true},
                {{{0, 2, 0, 2}, .dp = 2, .tp = 1, .pp = 2}, false},
+               {{{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2}, false},
                {{{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 1}, true},
                {{{0, 8, 0, 2}, .dp = 8, .tp = 2, .pp = 1}, true},
                {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, true},
@@ -311,7 +312,66 @@ static void test_prices(void)
     fixture_remove(&f);
 }
 
+static const char two_kinds[] =
+    "name: two\n"
+    "kinds:\n"
+    "  - {name: fast, nodes: 1, devices: 2, memory_gib: 8,\n"
+    "     tflops: {f32: 0.002}, memory_gbs: 200, task_us: 1,\n"
+    "     inside: {gbs: 10, us: 1}, network: {rails: 2, gbs: 20, us: 5}}\n"
+    "  - {name: slow, nodes: 1, devices: 2, memory_gib: 8,\n"
+    "     tflops: {f32: 0.001}, memory_gbs: 200, task_us: 1,\n"
+    "     inside: {gbs: 10, us: 1}, network: {rails: 2, gbs: 20, us: 5}}\n";
+
+/* Of devices half of which are twice as fast, these get two thirds of the samples:
+ * inference takes two thirds of the time that it has with equal parts. */
+static void test_prices_shared(void)
+{
+    static const struct weft_call_plan at = {
+        {0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1};
+    static const char *const word[] = {
+        "rollout.prompts=96", "numerics.gradient_groups=16",
+        "train.micro_batch_tokens=64", "runtime.place=device"};
+    struct fixture f;
+    struct weft_cluster cluster;
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_lengths longest;
+    struct weft_priced priced[2][WEFT_MAX_CALLS];
+    struct weft_err err;
+    fixture_make(&f);
+    REQUIRE_OK(weft_cluster_parse(two_kinds, sizeof two_kinds - 1, "test",
+                                  &cluster, &err),
+               err);
+    REQUIRE_OK(weft_run_config_read(f.config, (int) WEFT_COUNT(word), word,
+                                    &config, &err),
+               err);
+    REQUIRE_OK(weft_run_needs_read(&config, 2, 2, 0, &needs, &err), err);
+    REQUIRE_OK(weft_lengths_read("max", &longest, &err), err);
+    const struct weft_simulate_options options = {.cluster = &cluster,
+                                                  .lengths = &longest};
+    int32_t call = weft_flow_find_call(&needs.flow, "ref_infer");
+    for (int shared = 0; shared < 2; shared++) {
+        struct weft_pricer *pricer;
+        needs.plan.cluster = shared ? &cluster : NULL;
+        REQUIRE_OK(weft_pricer_create(&config, &needs.plan, &options, !shared,
+                                      &pricer, &err),
+                   err);
+        REQUIRE_OK(
+            weft_pricer_price(pricer, &at, 1u << call, priced[shared], &err),
+            err);
+        weft_pricer_free(pricer);
+    }
+    double ratio = priced[0][call].seconds / priced[1][call].seconds;
+    if (fabs(ratio - 1.5) >= 0.1)
+        printf("%.4g times faster\n", ratio);
+    CHECK(fabs(ratio - 1.5) < 0.1);
+    weft_lengths_release(&longest);
+    weft_config_release(&config);
+    fixture_remove(&f);
+}
+
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
            {"test_times_predicted", test_times_predicted},
-           {"test_prices", test_prices})
+           {"test_prices", test_prices},
+           {"test_prices_shared", test_prices_shared})

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "job/plan_needs.h"
 #include "plan/deal.h"
+#include "plan/shares.h"
 #include "run/predict/price_recorded.h"
 
 /* The sizes in which a recorded run may be smaller. */
@@ -123,7 +124,9 @@ static void set_sizes(const struct weft_pricer *p, int32_t call,
         z->nodes = replicas / of_node;
     z->end[NODES][0] = z->end[NODES][1] = z->nodes;
     int32_t most = trains ? 8 : 1, least = trains ? 4 : 1;
-    if (z->nodes > most && at->dp * least % z->nodes == 0 && !p->whole) {
+    bool mixed = p->needs->cluster != NULL; /* nodes differ */
+    if (z->nodes > most && at->dp * least % z->nodes == 0 && !p->whole
+        && !mixed) {
         z->end[NODES][0] = least;
         z->end[NODES][1] = most;
     }
@@ -155,20 +158,15 @@ static struct weft_call_plan fewer_nodes(const struct weft_call_plan *at,
     return plan;
 }
 
-/* `at` for the devices of its first replica, as far as these are a mesh: part of
- * each node, or of the first node of each stage. */
+/* `at` for the devices of its first replica, as far as these are a part of each
+ * node. */
 static struct weft_call_plan one_replica(const struct weft_call_plan *at)
 {
     struct weft_call_plan plan = *at;
     if (at->mesh.n_devices % at->dp == 0) {
         plan.mesh.n_devices /= at->dp;
-    } else if (at->dp * at->tp % at->mesh.n_devices == 0) {
-        plan.mesh.n_nodes = at->pp;
-        plan.mesh.n_devices = at->tp;
-    } else {
-        return plan;
+        plan.dp = 1;
     }
-    plan.dp = 1;
     return plan;
 }
 
@@ -206,6 +204,18 @@ static void set_plan(const struct weft_pricer *p, int32_t call,
                                  p->t->job.place_per_device, t->plan.n_gpus};
 }
 
+/* Gives the members of calls their shares of the recorded run, where devices are
+ * of several kinds. */
+static void set_shares(const struct weft_pricer *p, struct weft_trainer *t)
+{
+    struct weft_plan_needs needs = *p->needs;
+    needs.n_prompts = t->config.rollout.prompts;
+    needs.n_samples = weft_run_samples(&t->config);
+    needs.gradient_groups = t->config.numerics.gradient_groups;
+    if (needs.cluster)
+        weft_plan_share_by_speed(&t->plan, &needs, needs.cluster);
+}
+
 /* The run of the corner, with all that it borrows from the whole one. */
 static void make_smaller(const struct weft_pricer *p, int32_t call,
                          const struct weft_call_plan *whole,
@@ -224,8 +234,10 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
         struct weft_shape *s = &t->model[r].arch.shape;
         s->n_layers = layers_of(s, at.pp, size_at(z, LAYERS, corner));
     }
-    if (p->whole)
+    if (p->whole) {
+        set_shares(p, t);
         return;
+    }
     c->rollout.prompts = part_of(c->rollout.prompts, at.dp, whole->dp);
     c->train.batch = part_of(c->train.batch, at.dp, whole->dp);
     c->numerics.gradient_groups = part_of(c->numerics.gradient_groups, at.dp,
@@ -239,6 +251,7 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     else /* training in as few tasks as there can be */
         c->numerics.gradient_groups = (int32_t) weft_min64(
             c->numerics.gradient_groups, at.dp);
+    set_shares(p, t);
 }
 
 static int lay_out(struct weft_trainer *t, struct weft_err *err)
