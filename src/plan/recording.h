@@ -197,8 +197,8 @@ struct weft_recording {
     enum weft_rec_when when; /* what is recorded now */
     int32_t n_gpus;          /* of each rank: its first places */
     int64_t scratch_bytes;   /* of a GPU, the most that a task takes */
-    bool full; /* memory or numbers ran out: what came then is missing */
-    int64_t bytes;      /* of its arrays */
+    bool full;     /* memory or numbers ran out: what came then is missing */
+    int64_t bytes; /* of its arrays */
     int64_t most_bytes; /* it may have, until it is full; 0: no limit */
 };
 

@@ -22,7 +22,7 @@ struct weft_found {
      * its tasks; negative: it fits */
     double excess;
     bool by_gangs; /* which is counted by instructions of tp groups */
-    double bytes; /* of a device's memory, which the search had */
+    double bytes;  /* of a device's memory, which the search had */
 };
 
 struct weft_find {
