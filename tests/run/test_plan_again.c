@@ -24,7 +24,9 @@ static void change(struct weft_trainer *t, const char *layout)
     t->config.layout = (char *) (uintptr_t) layout;
     REQUIRE_OK(weft_run_plan(&t->config, &needs.plan, &plan, &err), err);
     t->config.layout = before;
-    REQUIRE_OK(weft_trainer_predict(&t->config, &t->job, false, &plan, &err),
+    bool gangs = false;
+    REQUIRE_OK(weft_trainer_predict(&t->config, &t->job, &gangs, INT64_MAX,
+                                    &plan, &err),
                err);
     weft_memory_join(t, &plan);
     bool fits = false;
