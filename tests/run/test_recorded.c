@@ -9,7 +9,7 @@
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/iteration.h"
-#include "run/predict/largest.h"
+#include "run/predict/memory.h"
 #include "run/predict/recorded.h"
 #include "run/reward_text.h"
 #include "run_fixture.h"
@@ -78,19 +78,14 @@ static void read_lengths(struct weft_trainer *t, struct lengths *l)
         l->n_total[l->n + i] = t->next->sample[i].n_total;
 }
 
-/* The most open tasks of each rank that are predicted. Which samples move depends
- * on their lengths, and on who is first: copies are counted apart. */
+/* The most open tasks of each rank that are predicted. */
 static void read_open(const struct weft_trainer *t, struct weft_rec_open *out)
 {
     struct weft_recording r;
     struct weft_err err;
-    int32_t places = t->job.place_per_device ? t->job.n_devices : 1;
     weft_recording_init(&r);
     REQUIRE_OK(weft_run_record_bound(t, false, &r, &err), err);
-    REQUIRE_OK(weft_recording_open(&r, t->job.n_ranks, places, out, &err),
-               err);
-    for (int32_t k = 0; k < t->job.n_ranks; k++)
-        out[k].tasks += weft_run_most_moved(t) * t->flow.n_fields;
+    REQUIRE_OK(weft_memory_open(t, &r, out, &err), err);
     weft_recording_release(&r);
 }
 
@@ -456,57 +451,6 @@ static void test_same_fused(void)
     check_same(&fixture, "fused", word);
 }
 
-/* Of any lengths, no rank has more open tasks than is said beforehand. */
-static void test_bound(void)
-{
-    enum { RANKS = 4, DRAWS = 40 };
-    static const char *const layout[] = {
-        "layout=dp2tp2,shares=3:1", "layout=dp2pp2,shares=1:3",
-        "layout=dp2pp2,micro_batches=2,shares=3:1", "layout=dp4"};
-    const struct weft_g_job job = {RANKS, 1, true, 0};
-    for (size_t i = 0; i < WEFT_COUNT(layout); i++) {
-        const char *word[] = {layout[i], "runtime.overlap=false"};
-        struct weft_rec_open bound[RANKS], open[RANKS];
-        struct weft_config config;
-        struct weft_plan plan = {0};
-        struct weft_trainer *t;
-        struct weft_recording r;
-        struct weft_err err;
-        REQUIRE_OK(
-            weft_run_config_read(fixture.config, 2, word, &config, &err),
-            err);
-        REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err),
-                   err);
-        read_open(t, bound);
-        uint32_t seed = 1;
-        for (int draw = 0; draw < DRAWS; draw++) {
-            int32_t n_total[SAMPLES];
-            for (int k = 0; k < SAMPLES; k++) {
-                seed = seed * 1664525 + 1013904223;
-                n_total[k] = 1 + (int32_t) ((seed >> 16) % 12);
-            }
-            const struct weft_recorded how = {.rank = -1,
-                                              .iterations = 1,
-                                              .n_total = n_total,
-                                              .responses = true};
-            weft_recording_init(&r);
-            REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
-            REQUIRE_OK(weft_recording_open(&r, RANKS, 1, open, &err), err);
-            for (int k = 0; k < RANKS; k++) {
-                CHECK(open[k].tasks <= bound[k].tasks);
-                if (open[k].tasks > bound[k].tasks)
-                    printf("%s, rank %d: %lld open tasks, %lld said\n",
-                           layout[i], k, (long long) open[k].tasks,
-                           (long long) bound[k].tasks);
-            }
-            weft_recording_release(&r);
-        }
-        weft_trainer_forget(t);
-        weft_plan_release(&plan);
-        weft_config_release(&config);
-    }
-}
-
 static void setup(void)
 {
     struct weft_err err;
@@ -718,5 +662,5 @@ WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
            {"test_same_data", test_same_data},
            {"test_same_two", test_same_two},
            {"test_same_text", test_same_text},
-           {"test_same_fused", test_same_fused}, {"test_bound", test_bound},
-           {"test_work", test_work}, {"teardown", teardown})
+           {"test_same_fused", test_same_fused}, {"test_work", test_work},
+           {"teardown", teardown})

@@ -55,19 +55,64 @@ static void add_to(const struct weft_trainer *t,
 /* Records of tasks: a rank's, at its first place in host memory. A worker, or
  * who moves messages, may have given a task's tiles back and its record not
  * yet, however long ago that was: each can hold one. */
-static int add_tasks(const struct weft_trainer *t,
-                     const struct weft_recording *r,
-                     int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
+static void add_tasks(const struct weft_trainer *t,
+                      const struct weft_rec_open *open,
+                      int64_t (*place)[WEFT_MEM_ALL + 1])
+{
+    for (int32_t i = 0; i < t->job.n_ranks; i++)
+        add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
+               open[i].bytes + (t->job.n_devices + 1) * open[i].largest);
+}
+
+static int add_open(const struct weft_trainer *t,
+                    const struct weft_recording *r, bool bound,
+                    int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
 {
     size_t n = (size_t) t->job.n_ranks;
     struct weft_rec_open *open = weft_alloc(n, sizeof *open);
-    int rc = open ? weft_recording_open(r, t->job.n_ranks, places_per_rank(t),
-                                        open, err)
-                  : weft_err_nomem(err, "a memory plan", n * sizeof *open);
-    for (int32_t i = 0; i < t->job.n_ranks && !rc; i++)
-        add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
-               open[i].bytes + (t->job.n_devices + 1) * open[i].largest);
+    int rc = !open ? weft_err_nomem(err, "a memory plan", n * sizeof *open)
+           : bound ? weft_memory_open(t, r, open, err)
+                   : weft_recording_open(r, t->job.n_ranks,
+                                         places_per_rank(t), open, err);
+    if (!rc)
+        add_tasks(t, open, place);
     weft_free(open);
+    return rc;
+}
+
+/* A sample of the next iteration may end with the first status that comes, when
+ * records of the one before are still there. The longest samples do not: what
+ * takes them out of their instances, and infers them, counts once more. */
+static void open_next(const struct weft_trainer *t,
+                      const struct weft_recording *r,
+                      struct weft_rec_open *open)
+{
+    for (int64_t i = 0; i < r->n_tasks && t->config.runtime.overlap; i++) {
+        const struct weft_rec_task *task = &r->task[i];
+        int32_t rank = task->place / places_per_rank(t);
+        if (task->kind != WEFT_REC_TASK
+            || task->iteration != t->settings.warmup
+            || (t->flow.call[task->call].kind != WEFT_INFER
+                && strcmp(weft_recording_op(r, i), "gen_retire") != 0))
+            continue;
+        open[rank].tasks++;
+        open[rank].bytes += (int64_t) weft_rec_task_bytes(task->n_access);
+    }
+}
+
+int weft_memory_open(const struct weft_trainer *t,
+                     const struct weft_recording *bound,
+                     struct weft_rec_open *open, struct weft_err *err)
+{
+    int64_t copies = weft_run_most_moved(t) * t->flow.n_fields;
+    int rc = weft_recording_open(bound, t->job.n_ranks, places_per_rank(t),
+                                 open, err);
+    for (int32_t i = 0; i < t->job.n_ranks && !rc; i++) {
+        open[i].tasks += copies;
+        open[i].bytes += copies * (int64_t) weft_rec_task_bytes(1);
+    }
+    if (!rc && weft_config_generates(&t->config))
+        open_next(t, bound, open);
     return rc;
 }
 
@@ -85,9 +130,6 @@ static void add_copies(const struct weft_trainer *t,
     int64_t n = weft_run_most_moved(t);
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
         add_to(t, place, p, WEFT_MEM_SAMPLES, n * each);
-    for (int32_t i = 0; i < t->job.n_ranks; i++)
-        add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
-               n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
 }
 
 /* Whether it is chosen, or replayed, when samples move: then their KV caches may
@@ -157,15 +199,17 @@ static void add_scratch(const struct weft_trainer *t,
                    r->scratch_bytes);
 }
 
-/* Plays a recording: what each place takes. */
+/* Plays a recording: what each place takes. bound: whatever lengths samples
+ * have. */
 static int play(const struct weft_trainer *t, const struct weft_recording *r,
-                int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
+                bool bound, int64_t (*place)[WEFT_MEM_ALL + 1],
+                struct weft_err *err)
 {
     int rc = weft_recording_memory(r, weft_g_job_n_places(&t->job),
                                    places_per_rank(t), place, err);
     if (!rc)
         add_scratch(t, r, place);
-    return rc ? rc : add_tasks(t, r, place, err);
+    return rc ? rc : add_open(t, r, bound, place, err);
 }
 
 static int play_bound(const struct weft_trainer *t,
@@ -177,7 +221,7 @@ static int play_bound(const struct weft_trainer *t,
     r.most_bytes = t->most_recorded_bytes;
     int rc = weft_run_record_bound(t, t->gangs, &r, err);
     if (!rc)
-        rc = play(t, &r, place, err);
+        rc = play(t, &r, true, place, err);
     if (!rc)
         add_copies(t, place);
     if (!rc)
@@ -211,7 +255,7 @@ static int play_ran(const struct weft_trainer *t,
                                        weft_g_job_n_places(&t->job),
                                        places_per_rank(t), place, err);
     weft_rec_played_release(&played);
-    return rc || !*known_out ? rc : add_tasks(t, r, place, err);
+    return rc || !*known_out ? rc : add_open(t, r, false, place, err);
 }
 
 /* The most of the kept iterations. rank: whose part, in the order that it took;
@@ -230,7 +274,7 @@ static int play_again(const struct weft_trainer *t, int rank,
         weft_recording_init(&r);
         rc = weft_run_record_again(t, replay, rank, &r, err);
         if (!rc)
-            rc = rank < 0 ? play(t, &r, one, err)
+            rc = rank < 0 ? play(t, &r, false, one, err)
                           : play_ran(t, replay, &r, one, known, err);
         if (!rc)
             raise_to(place, n, one);

@@ -4,11 +4,18 @@
 #ifndef WEFT_RUN_PREDICT_MEMORY_H
 #define WEFT_RUN_PREDICT_MEMORY_H
 
+#include "plan/recording.h"
 #include "run/trainer.h"
 
 /* Sets t->plan.memory, an upper bound. Needs architectures, prompts and
  * layouts, but no runtime. Errors: WEFT_ENOMEM, those of recording. */
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
+/* The most open tasks of each rank whatever lengths samples have and in whatever
+ * order they end; bound: of weft_run_record_bound(); open (n_ranks). Errors:
+ * WEFT_ENOMEM. */
+int weft_memory_open(const struct weft_trainer *t,
+                     const struct weft_recording *bound,
+                     struct weft_rec_open *open, struct weft_err *err);
 /* Errors: the prediction exceeds runtime.memory_limit_gib, or the machine's
  * free memory. The text names the largest class, and the smallest change of
  * the layout that fits, or keys whose values to lower. The host's copies

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of any lengths, and in whatever order statuses come, no rank has more open
+ * tasks than is said beforehand. */
+#include "job/run_config.h"
+#include "run/predict/memory.h"
+#include "run/predict/recorded.h"
+#include "run_fixture.h"
+
+enum { SAMPLES = 12 };
+
+static struct fixture fixture;
+
+static void test_make(void)
+{
+    fixture_make(&fixture);
+}
+
+/* Tasks of inference of each rank. */
+static void count_inference(const struct weft_trainer *t,
+                            const struct weft_recording *r, int64_t *out)
+{
+    memset(out, 0, (size_t) t->job.n_ranks * sizeof *out);
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        if (r->task[i].kind == WEFT_REC_TASK
+            && t->flow.call[r->task[i].call].kind == WEFT_INFER)
+            out[r->task[i].place / weft_g_job_places_per_rank(&t->job)]++;
+}
+
+static void test_bound(void)
+{
+    enum { RANKS = 4, DRAWS = 200, STATUSES = 200 };
+    static const struct {
+        struct weft_g_job job;
+        const char *words[9];
+    } row[] = {{{4, 1, true, 0},
+                {"layout=dp2tp2,shares=3:1", "runtime.overlap=false"}},
+               {{4, 1, true, 0},
+                {"layout=dp2pp2,shares=1:3", "runtime.overlap=false"}},
+               {{4, 1, true, 0},
+                {"layout=dp2pp2,micro_batches=2,shares=3:1",
+                 "runtime.overlap=false"}},
+               {{4, 1, true, 0}, {"layout=dp4", "runtime.overlap=false"}},
+               {{1, 4, false, 0},
+                {"layout=disaggregated", "train.as_completed=true",
+                 "ppo.whiten_advantages=false", "rollout.slots=2",
+                 "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
+                 "rollout.prompts=4", "rollout.prefill_tokens=16",
+                 "train.micro_batch_tokens=32"}}};
+    uint32_t seed = 1;
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        const struct weft_g_job *job = &row[i].job;
+        struct weft_rec_open bound[RANKS], open[RANKS];
+        int64_t most[RANKS], infers[RANKS];
+        struct weft_config config;
+        struct weft_plan plan = {0};
+        struct weft_trainer *t;
+        struct weft_recording r;
+        struct weft_err err;
+        int n = 0;
+        while (n < 9 && row[i].words[n])
+            n++;
+        REQUIRE_OK(weft_run_config_read(fixture.config, n, row[i].words,
+                                        &config, &err),
+                   err);
+        REQUIRE_OK(weft_trainer_describe(&config, job, &plan, &t, &err), err);
+        weft_recording_init(&r);
+        REQUIRE_OK(weft_run_record_bound(t, false, &r, &err), err);
+        REQUIRE_OK(weft_memory_open(t, &r, bound, &err), err);
+        count_inference(t, &r, most);
+        weft_recording_release(&r);
+        for (int draw = 0; draw < DRAWS; draw++) {
+            int32_t n_total[2 * SAMPLES], came[STATUSES];
+            for (int k = 0; k < 2 * SAMPLES + STATUSES; k++) {
+                seed = seed * 1664525 + 1013904223;
+                int32_t x = (int32_t) ((seed >> 16) % 60);
+                if (k < 2 * SAMPLES)
+                    n_total[k] = 1 + x % config.rollout.max_new_tokens;
+                else
+                    came[k - 2 * SAMPLES] = x % 2;
+            }
+            const struct weft_rollout_order order[2] = {
+                {.instance = came, .n = STATUSES / 2, .follows = true},
+                {.instance = came + STATUSES / 2,
+                 .n = STATUSES / 2,
+                 .follows = true}};
+            const struct weft_recorded how = {.rank = -1,
+                                              .iterations = 1,
+                                              .n_total = n_total,
+                                              .order = order,
+                                              .n_orders = draw % 2 * 2,
+                                              .responses = true};
+            weft_recording_init(&r);
+            REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+            REQUIRE_OK(weft_recording_open(&r, job->n_ranks, 1, open, &err),
+                       err);
+            count_inference(t, &r, infers);
+            for (int k = 0; k < job->n_ranks; k++) {
+                CHECK(infers[k] <= most[k]);
+                CHECK(open[k].tasks <= bound[k].tasks);
+                if (open[k].tasks > bound[k].tasks)
+                    printf("%s, rank %d: %lld open tasks, %lld said\n",
+                           row[i].words[0], k, (long long) open[k].tasks,
+                           (long long) bound[k].tasks);
+            }
+            weft_recording_release(&r);
+        }
+        weft_trainer_forget(t);
+        weft_plan_release(&plan);
+        weft_config_release(&config);
+    }
+}
+
+static void test_remove(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/open", {"make", test_make}, {"bound", test_bound},
+           {"remove", test_remove})
