@@ -50,8 +50,7 @@ static int layer_forward(const void *args_, void *const buf[], int n_buf,
     struct weft_range all = weft_all_blocks(args->shape);
     struct CUstream_st *stream = weft_exec_stream(x);
     if (args->page_bytes)
-        weft_gen_open_cache(stream, b, &all, args->shape, args->layer,
-                            &kv);
+        weft_gen_open_cache(stream, b, &all, args->shape, args->layer, &kv);
     if (WEFT_ON_GPU(stream)) {
         void *scratch = weft_exec_scratch_gpu(
             x,

@@ -273,10 +273,9 @@ static int norm_backward(const struct weft_join_args *args, bool attention,
             x, weft_k_norm_join_scratch_bytes_cuda(shape, b->n_rows));
         if (!scratch)
             return weft_gpu_failed(x);
-        weft_k_norm_backward_cuda(stream, shape, attention, norms, b->n_rows,
-                                  in, args->n_parts, part,
-                                  args->head_norms ? heads : NULL, dx, grad,
-                                  scratch);
+        weft_k_norm_backward_cuda(
+            stream, shape, attention, norms, b->n_rows, in, args->n_parts,
+            part, args->head_norms ? heads : NULL, dx, grad, scratch);
         return 0;
     }
     void *scratch = weft_exec_scratch(

@@ -64,8 +64,7 @@ struct weft_work weft_work_layer(const struct weft_shape *shape,
                                     each_row * rows->n_rows
                                         + each_key * (double) rows->n_keys);
     /* parts of one count once */
-    work.n_layers = (parts
-                     & (WEFT_WORK_ATTENTION | WEFT_WORK_QKV_BACKWARD))
+    work.n_layers = (parts & (WEFT_WORK_ATTENTION | WEFT_WORK_QKV_BACKWARD))
                  != 0;
     if (parts & (WEFT_WORK_ATTENTION | WEFT_WORK_HEADS_BACKWARD))
         work.n_keys = rows->n_keys;

@@ -78,10 +78,11 @@ int weft_children_run(const struct weft_children *c, struct weft_err *err)
     for (size_t i = 0; i < n && !rc; i++) {
         rc = outcome[i].rc;
         if (!outcome[i].done)
-            rc = weft_err_set(err, WEFT_EINTERNAL,
-                              "a process ended by itself (number %zu of %zu); "
-                              "memory may have been out",
-                              i + 1, n);
+            rc = weft_err_set(
+                err, WEFT_EINTERNAL,
+                "a process ended by itself (number %zu of %zu); "
+                "memory may have been out",
+                i + 1, n);
         else if (rc && err)
             *err = outcome[i].err;
     }

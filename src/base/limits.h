@@ -5,7 +5,7 @@
 #define WEFT_BASE_LIMITS_H
 
 enum {
-    WEFT_MAX_GROUPS = 1024, /* gradient groups, G; and replicas of a call */
+    WEFT_MAX_GROUPS = 1024,   /* gradient groups, G; and replicas of a call */
     WEFT_DEFAULT_GROUPS = 64, /* of them by default, at most */
     /* Devices of a rank; a StarPU that was built with a smaller maxcpus allows
      * fewer. */

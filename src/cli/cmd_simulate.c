@@ -32,8 +32,6 @@ const char weft_help_simulate[] =
     "call starts and ends; what part of the time devices compute, move data "
     "and\n"
     "wait; the memory that they take.\n"
-    "Responses are as long as rollout.max_new_tokens allows, or --lengths "
-    "says.\n"
     "\n"
     "options:\n"
     "      --cluster FILE      its devices and links; default: the key "

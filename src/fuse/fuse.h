@@ -36,7 +36,7 @@ struct weft_fuse_options {
     bool recorded; /* by one process for all ranks */
     /* those to use, as they were when it ran; NULL: they are searched for */
     const struct weft_fuse_planned *planned;
-    int n_models;  /* in the order of their training calls */
+    int n_models; /* in the order of their training calls */
     const struct weft_g_model *model[WEFT_MAX_ROLES];
     /* The most micro-batches of a pipeline in an optimizer step. */
     int32_t n_micro_batches[WEFT_MAX_ROLES];

@@ -46,7 +46,7 @@ struct weft_fuse {
     int32_t n_devices; /* of the schedule */
     struct weft_fuse_order *order;
     struct weft_fuse_turn *turn, **last;
-    int32_t n_turns; /* of all iterations so far */
+    int32_t n_turns;   /* of all iterations so far */
     int32_t n_learned; /* iterations from whose times the rates were made; 0:
                           none, and rates are not in seconds */
     bool was_measured; /* this iteration's schedules are in seconds */

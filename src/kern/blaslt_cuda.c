@@ -252,9 +252,8 @@ static int64_t last(int64_t ld, int64_t columns, int64_t rows, int32_t batch,
 static bool proof_begin(struct proof *t)
 {
     const struct weft_blaslt_product *p = t->p;
-    int64_t a = p->trans_a
-                  ? last(p->lda, p->m, p->k, p->batch, p->stride_a)
-                  : last(p->lda, p->k, p->m, p->batch, p->stride_a);
+    int64_t a = p->trans_a ? last(p->lda, p->m, p->k, p->batch, p->stride_a)
+                           : last(p->lda, p->k, p->m, p->batch, p->stride_a);
     int64_t b = p->trans_b ? last(p->ldb, p->k, p->n, 1, 0)
                            : last(p->ldb, p->n, p->k, 1, 0);
     int64_t d = last(p->ldd, p->n, p->m, p->batch, p->stride_d);

@@ -66,16 +66,12 @@ static inline struct weft_g_layout layout_on(const struct weft_shape *shape,
                                              int32_t tp, int32_t pp)
 {
     struct weft_g_job job = weft_g_job_of(rt);
-    struct weft_plan plan = {.n_nodes = 1,
-                             .n_devices = job.n_devices,
-                             .n_gpus = job.n_gpus};
+    struct weft_plan plan = {
+        .n_nodes = 1, .n_devices = job.n_devices, .n_gpus = job.n_gpus};
     struct weft_g_layout out;
     struct weft_err err;
-    plan.call[1] = (struct weft_call_plan){.mesh = {0, 1, device,
-                                                    dp * tp * pp},
-                                           .dp = dp,
-                                           .tp = tp,
-                                           .pp = pp};
+    plan.call[1] = (struct weft_call_plan){
+        .mesh = {0, 1, device, dp * tp * pp}, .dp = dp, .tp = tp, .pp = pp};
     REQUIRE_OK(weft_g_layout_init(&job, shape, &plan, 1, &out, &err), err);
     return out;
 }

@@ -20,7 +20,7 @@ struct weft_emu_setup {
     bool has_peers;
     int n_cards, order;
     int major[WEFT_EMU_CARDS], minor[WEFT_EMU_CARDS]; /* by card */
-    long refused, lost; /* numbers of launches, -1: none */
+    long refused, lost;  /* numbers of launches, -1: none */
     size_t memory_bytes; /* of each */
 };
 const struct weft_emu_setup *weft_emu_setup(void);

@@ -142,10 +142,8 @@ static void load(struct model *m, const char *family, int32_t n_blocks)
     REQUIRE(m->n <= MAX_TOKENS);
     for (int32_t i = 0; i < m->n; i++)
         m->token[i] = (int32_t) token[i];
-    m->batch = (struct weft_k_batch){.n_rows = m->n,
-                                     .n_runs = SAMPLES,
-                                     .run = m->run,
-                                     .token = m->token};
+    m->batch = (struct weft_k_batch){
+        .n_rows = m->n, .n_runs = SAMPLES, .run = m->run, .token = m->token};
     free(length);
     free(token);
 }

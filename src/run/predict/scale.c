@@ -5,9 +5,9 @@
 static double of_device(const struct weft_scale *s, int32_t i)
 {
     const struct weft_scaled *row = &s->row[i];
-    return row->best.name ? s->n_samples / row->best.simulated.iteration_s
-                                / row->n_devices
-                          : 0;
+    return row->best.name
+             ? s->n_samples / row->best.simulated.iteration_s / row->n_devices
+             : 0;
 }
 
 int32_t weft_scale_transition(const struct weft_scale *scale)
@@ -25,14 +25,15 @@ static void add_transition(const struct weft_scale *s,
     int32_t i = weft_scale_transition(s);
     if (i < 0)
         return;
-    weft_string_addf(out,
-                     "\nA device does most where there are %d of them; static "
-                     "memory is %.0f %% of theirs there.%s\n",
-                     (int) s->row[i].n_devices,
-                     100 * s->row[i].best.simulated.static_share,
-                     i + 1 < s->n ? " With more of them throughput grows less "
-                                    "than they do."
-                                  : "");
+    weft_string_addf(
+        out,
+        "\nA device does most where there are %d of them; static "
+        "memory is %.0f %% of theirs there.%s\n",
+        (int) s->row[i].n_devices,
+        100 * s->row[i].best.simulated.static_share,
+        i + 1 < s->n ? " With more of them throughput grows less "
+                       "than they do."
+                     : "");
 }
 
 int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
@@ -45,8 +46,7 @@ int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
         const struct weft_scaled *row = &scale->row[i];
         weft_string_addf(out, "%7d  ", (int) row->n_devices);
         if (row->best.name)
-            weft_string_addf(out,
-                             "%-21s %11.4f %10.3f %11.4f %8.1f %8.1f\n",
+            weft_string_addf(out, "%-21s %11.4f %10.3f %11.4f %8.1f %8.1f\n",
                              row->best.name, row->best.simulated.iteration_s,
                              of_device(scale, i) * row->n_devices,
                              of_device(scale, i),
