@@ -231,6 +231,10 @@ static int control_step(struct weft_seq *seq, int64_t wish)
                         -least[4]);
         return 0; /* a later failure is reported at the next step */
     }
+    /* A failure that led to this one may have come to a rank that was here
+     * already: by now that rank knows of it. */
+    least[0] = atomic_load(&seq->failed) ? failure_order(seq) : INT64_MAX;
+    weft_world_reduce(least, 1, WEFT_MIN);
     share_failure(seq, (int) (least[0] % rt->n_ranks));
     return atomic_load(&seq->failed);
 }

@@ -6,10 +6,12 @@
 #include "calls.h"
 #include "rank_fixture.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "config.h"
+#include "rt/world.h"
 
 static int last_rank(void)
 {
@@ -159,13 +161,13 @@ WEFT_CODELET(suffer, 0x0, suffer_cpu)
 
 /* A tile of the last rank, written by a task that fails, goes to all, who
  * fail then too. */
-static void insert_failure(void)
+static void insert_failure(struct weft_codelet *codelet)
 {
     struct weft_where where = anywhere;
     int from = last_rank();
     struct weft_tile *bad = tile_at(from, 100, true);
     struct weft_access access[] = {{bad, WEFT_WRITE}};
-    weft_insert(seq, &weft_cl_fail, NULL, 0, access, 1, &where);
+    weft_insert(seq, codelet, NULL, 0, access, 1, &where);
     for (int r = 0; r <= from; r++) {
         struct weft_tile *copy = tile_at(r, 100, true);
         struct weft_access read[] = {{copy, WEFT_READ}};
@@ -202,7 +204,7 @@ static void test_error_by_agree(void)
     struct weft_err err;
     start(2, false);
     check_usable();
-    insert_failure();
+    insert_failure(&weft_cl_fail);
     int rc = 0, data = 1;
     double begin_s = weft_clock_s();
     while (!rc && data) { /* until the task has run; rank 0's patience */
@@ -218,12 +220,44 @@ static void test_error_by_agree(void)
     stop();
 }
 
+/* Fails when its rank waits for the others. */
+static int fail_late_cpu(const void *args, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    while (weft_world_waits_s() <= 0)
+        sched_yield();
+    return fail_cpu(args, buf, n_buf, x);
+}
+WEFT_CODELET(fail_late, 0x0, fail_late_cpu)
+
+/* The others come when they have suffered from it: it is told all the same, not
+ * what followed. */
+static void test_error_while_waiting(void)
+{
+    struct weft_err err;
+    char text[64];
+    int data = 1;
+    if (last_rank() == 0)
+        return;
+    start(1, false);
+    snprintf(text, sizeof text, "rank %d: fail_late on 'm x': row 3 is NaN",
+             last_rank());
+    insert_failure(&weft_cl_fail_late);
+    while (weft_world_rank() != last_rank() && !weft_seq_status(seq, &err))
+        sched_yield();
+    CHECK_FAILS(weft_seq_agree(seq, &data, sizeof data, &err), WEFT_ENUMERIC,
+                err, text);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, text);
+    check_usable();
+    stop();
+}
+
 static void test_error_by_wait(void)
 {
     struct weft_err err;
     start(1, false);
     for (int i = 0; i < 3; i++) {
-        insert_failure();
+        insert_failure(&weft_cl_fail);
         CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, failure());
         CHECK_STR(err.text, failure());
         check_usable();
@@ -262,7 +296,7 @@ static void test_error_by_tell(void)
     for (int own = 0; own < 2; own++) {
         int rc = 0, data = 1;
         if (!own)
-            insert_failure();
+            insert_failure(&weft_cl_fail);
         else if (weft_world_rank() == last_rank())
             weft_seq_fail(seq, WEFT_EIO, "no disk");
         double begin_s = weft_clock_s();
@@ -521,6 +555,7 @@ int main(int argc, char **argv)
         {"test_error_by_tell", test_error_by_tell},
         {"test_error_by_last", test_error_by_last},
         {"test_events", test_events},
+        {"test_error_while_waiting", test_error_while_waiting},
         {"test_error_by_wait", test_error_by_wait},
         {"test_wait_meets_agree", test_wait_meets_agree},
         {"test_unwritten_copy", test_unwritten_copy},
