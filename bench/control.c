@@ -47,20 +47,8 @@ static int64_t n_calls, n_chunks;
         n_calls++;                                                           \
     } while (0)
 
-void __real_weft_g_generate_chunk(struct weft_seq *seq,
-                                  struct weft_g_generate *gen,
-                                  const struct weft_g_view *view,
-                                  int32_t index,
-                                  const struct weft_gen_args *args,
-                                  int32_t n_admit,
-                                  const struct weft_gen_admit *admit);
-void __wrap_weft_g_generate_chunk(struct weft_seq *seq,
-                                  struct weft_g_generate *gen,
-                                  const struct weft_g_view *view,
-                                  int32_t index,
-                                  const struct weft_gen_args *args,
-                                  int32_t n_admit,
-                                  const struct weft_gen_admit *admit);
+__typeof__(weft_g_generate_chunk) __real_weft_g_generate_chunk,
+    __wrap_weft_g_generate_chunk;
 void __wrap_weft_g_generate_chunk(struct weft_seq *seq,
                                   struct weft_g_generate *gen,
                                   const struct weft_g_view *view,
@@ -74,16 +62,8 @@ void __wrap_weft_g_generate_chunk(struct weft_seq *seq,
     n_chunks++;
 }
 
-void __real_weft_g_generate_retire(struct weft_seq *seq,
-                                   const struct weft_g_generate *gen,
-                                   int32_t instance, int32_t slot,
-                                   int32_t iteration,
-                                   struct weft_tile *rollout);
-void __wrap_weft_g_generate_retire(struct weft_seq *seq,
-                                   const struct weft_g_generate *gen,
-                                   int32_t instance, int32_t slot,
-                                   int32_t iteration,
-                                   struct weft_tile *rollout);
+__typeof__(weft_g_generate_retire) __real_weft_g_generate_retire,
+    __wrap_weft_g_generate_retire;
 void __wrap_weft_g_generate_retire(struct weft_seq *seq,
                                    const struct weft_g_generate *gen,
                                    int32_t instance, int32_t slot,
@@ -94,18 +74,8 @@ void __wrap_weft_g_generate_retire(struct weft_seq *seq,
                                          rollout));
 }
 
-int __real_weft_gen_play_chunk(
-    struct weft_gen_play *play, struct weft_seq *seq,
-    const struct weft_gen_args *args, int32_t n_admit,
-    const struct weft_gen_admit *admit, const int32_t *n_total,
-    struct weft_gen_status *status, struct weft_work_rows step[],
-    struct weft_err *error);
-int __wrap_weft_gen_play_chunk(
-    struct weft_gen_play *play, struct weft_seq *seq,
-    const struct weft_gen_args *args, int32_t n_admit,
-    const struct weft_gen_admit *admit, const int32_t *n_total,
-    struct weft_gen_status *status, struct weft_work_rows step[],
-    struct weft_err *error);
+__typeof__(weft_gen_play_chunk) __real_weft_gen_play_chunk,
+    __wrap_weft_gen_play_chunk;
 int __wrap_weft_gen_play_chunk(
     struct weft_gen_play *play, struct weft_seq *seq,
     const struct weft_gen_args *args, int32_t n_admit,
@@ -119,14 +89,8 @@ int __wrap_weft_gen_play_chunk(
     return rc;
 }
 
-int __real_weft_rollout_run_all(struct weft_seq *seq, int32_t n,
-                                struct weft_rollout_job *job,
-                                struct weft_rollout_order *order,
-                                struct weft_err *error);
-int __wrap_weft_rollout_run_all(struct weft_seq *seq, int32_t n,
-                                struct weft_rollout_job *job,
-                                struct weft_rollout_order *order,
-                                struct weft_err *error);
+__typeof__(weft_rollout_run_all) __real_weft_rollout_run_all,
+    __wrap_weft_rollout_run_all;
 int __wrap_weft_rollout_run_all(struct weft_seq *seq, int32_t n,
                                 struct weft_rollout_job *job,
                                 struct weft_rollout_order *order,

@@ -132,8 +132,8 @@ static int32_t micro_batches(const struct job *job, const struct option *o)
     return o->pp == 1 || tokens / MICRO_BATCH >= fill ? 0 : fill;
 }
 
-/* Prices a layout for all calls, training from its whole record. Links inside a node are tp times as fast, as
- * in bench/papers. */
+/* Prices a layout for all calls, training from its whole record. Links inside a
+ * node are tp times as fast, as in bench/papers. */
 static void price(struct bench *b, const struct job *job, struct option *o)
 {
     const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
