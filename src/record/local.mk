@@ -13,6 +13,7 @@ record_sources = \
 	%D%/metrics_share.c \
 	%D%/progress.c %D%/progress.h \
 	%D%/report.c %D%/report.h \
+	%D%/report_samples.c %D%/report_samples.h \
 	%D%/report_style.h \
 	%D%/samples.c %D%/samples.h \
 	%D%/tensorboard.c %D%/tensorboard.h \

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/report.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "record/chart.h"
 #include "record/metrics.h"
 #include "record/progress.h"
+#include "record/report_samples.h"
 #include "record/report_style.h"
-#include "record/samples.h"
 #include "record/timeline.h"
 #include "record/told.h"
-
-enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
 
 struct page {
     const char *run_dir;
@@ -431,6 +427,20 @@ static int draw_generation(const char *run_dir, struct weft_string *svg,
     return rc;
 }
 
+static int check_run(const char *run_dir, struct weft_err *err)
+{
+    char *metrics = weft_path_join(run_dir, "metrics.jsonl");
+    int rc = !metrics ? weft_err_nomem(err, "a path", strlen(run_dir))
+           : !weft_file_exists(metrics)
+               ? weft_err_set(err, WEFT_ENOTFOUND,
+                              "'%s' is no run directory: it has no "
+                              "metrics.jsonl",
+                              run_dir)
+               : 0;
+    weft_free(metrics);
+    return rc;
+}
+
 static int add_generation(struct page *p, struct weft_err *err)
 {
     struct weft_string svg = {0};
@@ -447,7 +457,9 @@ int weft_report_generation(const char *run_dir, const char *path,
                            struct weft_err *err)
 {
     struct weft_string svg = {0};
-    int rc = draw_generation(run_dir, &svg, err);
+    int rc = check_run(run_dir, err);
+    if (!rc)
+        rc = draw_generation(run_dir, &svg, err);
     if (!rc && svg.n == 0)
         rc = weft_err_set(err, WEFT_ENOTFOUND,
                           "'%s' has no " WEFT_TIMELINE_FILE ": runs keep it "
@@ -456,93 +468,6 @@ int weft_report_generation(const char *run_dir, const char *path,
     if (!rc)
         rc = weft_file_write(path, svg.data, svg.n, err);
     weft_string_release(&svg);
-    return rc;
-}
-
-/* ---- Samples ---------------------------------------------------------- */
-
-static void add_text_cell(struct page *p, const json_t *value)
-{
-    struct weft_str s = weft_json_str(value);
-    size_t shown = s.n < MAX_TEXT ? s.n : MAX_TEXT;
-    weft_string_add(&p->out, "<td class=\"t\"><div>");
-    weft_string_add_html_str(&p->out, (struct weft_str){s.s, shown});
-    if (shown < s.n)
-        weft_string_add(&p->out, " ...");
-    weft_string_add(&p->out, "</div>");
-}
-
-static void add_sample(struct page *p, const json_t *o)
-{
-    weft_string_add(&p->out, "<tr>");
-    add_text_cell(p, json_object_get(o, "prompt"));
-    add_text_cell(p, json_object_get(o, "response"));
-    add_text_cell(p, json_object_get(o, "label"));
-    weft_string_addf(
-        &p->out, "<td class=\"n\">%.4g<td class=\"n\">%lld<td>%s</tr>\n",
-        json_number_value(json_object_get(o, "score")),
-        (long long) json_integer_value(json_object_get(o, "n_tokens")),
-        strcmp("stop",
-               json_string_value(json_object_get(o, "finish_reason"))
-                   ? json_string_value(json_object_get(o, "finish_reason"))
-                   : "")
-                == 0
-            ? "ended"
-            : "cut");
-}
-
-static int add_samples(struct page *p, int64_t iteration, const char *path,
-                       struct weft_err *err)
-{
-    char *text;
-    size_t n, number = 0;
-    int rc = weft_file_read(path, 0, &text, &n, err);
-    if (rc)
-        return rc;
-    weft_string_addf(
-        &p->out,
-        "<h2>Samples of iteration %lld</h2>\n<div class=\"wide\">"
-        "<table><tr><th>prompt<th>response<th>label"
-        "<th class=\"n\">score<th class=\"n\">tokens<th></tr>\n",
-        (long long) iteration);
-    char *line = text;
-    while (!rc && line < text + n && number < MAX_SAMPLES) {
-        char *feed = memchr(line, '\n', (size_t) (text + n - line));
-        size_t len = (size_t) ((feed ? feed : text + n) - line);
-        json_t *o = NULL;
-        rc = weft_json_parse_texts(line, len, path, ++number, &o, err);
-        if (!rc)
-            add_sample(p, o);
-        json_decref(o);
-        line += len + 1;
-    }
-    weft_string_add(&p->out, "</table></div>\n");
-    weft_free(text);
-    return rc;
-}
-
-/* Adds the samples of the last and the first iteration that has any. */
-static int add_all_samples(struct page *p, struct weft_err *err)
-{
-    int64_t found[2] = {-1, -1};
-    int rc = 0;
-    for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < p->table.n_rows && found[k] < 0; i++) {
-            size_t at = k == 0 ? p->table.n_rows - 1 - i : i;
-            int64_t iteration = p->table.iteration[at];
-            char *path = weft_samples_path(p->run_dir, iteration);
-            if (path && weft_file_exists(path))
-                found[k] = iteration;
-            weft_free(path);
-        }
-    for (int k = 0; k < 2 && !rc; k++) {
-        if (found[k] < 0 || (k == 1 && found[1] == found[0]))
-            continue;
-        char *path = weft_samples_path(p->run_dir, found[k]);
-        rc = path ? add_samples(p, found[k], path, err)
-                  : weft_err_nomem(err, "a path", strlen(p->run_dir));
-        weft_free(path);
-    }
     return rc;
 }
 
@@ -613,7 +538,7 @@ static int compose(struct page *p, bool inside, struct weft_err *err)
     int rc = add_generation(p, err);
     add_schedule(p);
     if (!rc)
-        rc = add_all_samples(p, err);
+        rc = weft_report_samples(p->run_dir, &p->table, &p->out, err);
     if (rc)
         return rc;
     add_config(p);
@@ -631,14 +556,9 @@ int weft_report_write(const char *run_dir, const char *path, char **path_out,
     char *metrics = weft_path_join(run_dir, "metrics.jsonl");
     char *out = path ? weft_strdup(path)
                      : weft_path_join(run_dir, "report.html");
-    int rc;
-    if (!metrics || !out)
-        rc = weft_err_nomem(err, "a path", strlen(run_dir));
-    else if (!weft_file_exists(metrics))
-        rc = weft_err_set(err, WEFT_ENOTFOUND,
-                          "'%s' is no run directory: it has no metrics.jsonl",
-                          run_dir);
-    else
+    int rc = metrics && out ? check_run(run_dir, err)
+                            : weft_err_nomem(err, "a path", strlen(run_dir));
+    if (!rc)
         rc = weft_metrics_read(metrics, &p.table, err);
     if (!rc)
         rc = compose(&p, path == NULL, err);

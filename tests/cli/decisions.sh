@@ -223,6 +223,7 @@ expect 0 "report.html" turns.run
 grep -q "<h2>Generation" turns.run/report.html || fail "the report's picture"
 expect 2 "--svg makes no page" --svg a.svg --json turns.run
 mkdir empty
+echo "{}" >empty/metrics.jsonl
 expect 1 "'empty' has no generation.json" --svg b.svg empty
 [ ! -e b.svg ] || fail "a picture of nothing"
 command=train

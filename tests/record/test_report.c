@@ -261,6 +261,8 @@ static void test_report_fails(void)
                 "is no run directory: it has no metrics.jsonl");
     CHECK_FAILS(weft_report_write("/no/such", NULL, NULL, &err),
                 WEFT_ENOTFOUND, err, "'/no/such' is no run directory");
+    CHECK_FAILS(weft_report_generation("/no/such", "never.svg", &err),
+                WEFT_ENOTFOUND, err, "'/no/such' is no run directory");
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     REQUIRE_OK(
         weft_file_write(path, "{\"iteration\": 1}\n[]\n{}\n", 23, &err), err);
