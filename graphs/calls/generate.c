@@ -13,6 +13,8 @@
 #include "graphs/calls/stage.h"
 #include "plan/shares.h"
 
+/* ---- Instances ---------------------------------------------------------- */
+
 /* A chunk is a task of each member. */
 static bool is_one_task(const struct weft_g_layout *layout)
 {
@@ -376,6 +378,8 @@ static void through_stages(struct step *s)
     weft_g_value_release(&previous);
 }
 
+/* ---- Chunks ------------------------------------------------------------- */
+
 /* One group alone has a step, and a chunk of them, as one instruction. */
 static bool is_one_group(const struct step *s)
 {
@@ -510,6 +514,8 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
     expect_scratch(&s);
     (is_one_group(&s) ? chunk_of_group : chunk)(&s, n_admit, admit);
 }
+
+/* ---- Samples that leave and move ---------------------------------------- */
 
 void weft_g_generate_retire(struct weft_seq *seq,
                             const struct weft_g_generate *gen, int32_t index,
