@@ -10,7 +10,7 @@
  * after its end, and a copy of what a task has written after the task's.
  *
  * Memory that the copy gets may still be in use by work of the card's worker,
- * which gives it back as soon as its body has returned (insert.c); then the
+ * which gives it back as soon as its body has returned (task.c); then the
  * stream waits for that work, and for no other (weft_card_follow()). The copy
  * gives memory back when it has ended, when anybody may use it.
  */

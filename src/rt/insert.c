@@ -1,231 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a task: inserted, run on a worker, ended. */
-#include <stdio.h>
+/* Tasks are made and handed to StarPU. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "rt/internal.h"
-
-#define NO_CUDA_BODY                                                         \
-    "does not run on GPUs yet, and '%s' lies in the memory of one"
-
-/* ---- On a worker ------------------------------------------------------ */
-
-/* Puts operation and tile in front of the body's sentence. */
-static void task_failed(const struct weft_task *t, int rc,
-                        struct weft_err *err)
-{
-    const struct weft_tile *tile = NULL;
-    for (int i = 0; i < t->n_access && !tile; i++)
-        if (t->access[i].mode != WEFT_READ)
-            tile = t->access[i].tile;
-    if (!tile && t->n_access > 0)
-        tile = t->access[0].tile;
-    char label[160];
-    if (!err->code)
-        weft_err_set(err, rc, "failed with code %d", rc);
-    if (tile) {
-        weft_tile_label(tile, label, sizeof label);
-        weft_err_prefix(err, "%s on '%s'", t->codelet->starpu.name, label);
-    } else {
-        weft_err_prefix(err, "%s", t->codelet->starpu.name);
-    }
-    weft_seq_record(t->seq, t->at, err);
-}
-
-/* Collects the buffers of the task; a temporary tile that this task writes
- * first gets its memory. */
-static int task_buffers(const struct weft_task *t, struct weft_err *err)
-{
-    for (int i = 0; i < t->n_access; i++) {
-        struct weft_tile *tile = t->access[i].tile;
-        char label[160];
-        t->buf[i] = weft_tile_memory(tile);
-        if (t->buf[i])
-            continue;
-        if (t->access[i].mode != WEFT_WRITE) {
-            weft_tile_label(tile, label, sizeof label);
-            return weft_err_set(err, WEFT_ESTATE,
-                                "reads '%s', which nothing has written",
-                                label);
-        }
-        t->buf[i] = weft_tile_data(tile, false);
-        if (!t->buf[i])
-            return weft_tile_refuse(tile, err);
-    }
-    return 0;
-}
-
-/* Called when the task has ended and no longer needs the memory of its tiles,
- * but for those that leave_card() has left: of the card `left`. */
-static void task_leave_tiles(struct weft_task *t,
-                             const struct weft_card *left)
-{
-    for (int i = 0; i < t->n_held; i++) {
-        struct weft_tile *tile = t->held[i].tile;
-        WEFT_TSAN_RELEASE(tile);
-        if (t->held[i].mode != WEFT_READ)
-            atomic_fetch_sub(&tile->n_writers, 1);
-        if (!left || tile->card != left)
-            weft_tile_done(tile);
-    }
-}
-
-/* Leaves the memory of the worker's own card when its task has been put on the
- * stream: what gets this memory next comes behind it there, and copies, which
- * are on other streams, wait for it. So tasks under way need no more of the
- * budget than one after the other. */
-static void leave_card(struct weft_task *t, const struct weft_card *card)
-{
-    for (int i = 0; i < t->n_held; i++) {
-        struct weft_tile *tile = t->held[i].tile;
-        if (tile->card != card)
-            continue;
-        weft_tile_used(tile, t->on_stream);
-        weft_tile_done(tile);
-    }
-}
-
-void weft_task_drop_tiles(struct weft_task *t)
-{
-    for (int i = 0; i < t->n_held; i++)
-        weft_tile_drop(t->held[i].tile);
-}
-
-static int run_cpu(struct weft_task *t, struct weft_exec *x)
-{
-    return x->rt->check_modes
-             ? weft_task_run_checked(t, x)
-             : t->codelet->cpu(t->args, t->buf, t->n_access, x);
-}
-
-/* The card's tile that a task uses, or NULL. */
-static const struct weft_tile *on_card(const struct weft_task *t)
-{
-    for (int i = 0; i < t->n_access; i++)
-        if (t->access[i].tile->card)
-            return t->access[i].tile;
-    return NULL;
-}
-
-/* Copies have streams of their own. There the memory of a tile that is written
- * comes behind what used it last. */
-static void follow_users(const struct weft_task *t, struct weft_worker *w)
-{
-    for (int i = 0; i < t->n_access; i++) {
-        const struct weft_tile *tile = t->access[i].tile;
-        if (tile->card && t->access[i].mode != WEFT_READ)
-            weft_card_follow(
-                w, &w->exec.rt->worker[tile->card - w->exec.rt->card],
-                weft_tile_user(tile));
-    }
-}
-
-/* On the worker of a card: what only uses host memory may run as anywhere. */
-static int run_at_card(struct weft_task *t, struct weft_worker *w)
-{
-    struct weft_exec *x = &w->exec;
-    char label[160];
-    const struct weft_tile *tile = on_card(t);
-    if (!tile && (!t->codelet->cuda || x->rt->check_modes))
-        return run_cpu(t, x);
-    if (!t->codelet->cuda) {
-        weft_tile_label(tile, label, sizeof label);
-        return weft_err_set(&x->err, WEFT_EUNSUPPORTED, NO_CUDA_BODY, label);
-    }
-    t->follows = w->n_running > 1;
-    if (x->copies)
-        follow_users(t, w);
-    t->on_stream = x->on_stream = weft_card_begin(w);
-    int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
-    t->is_under_way = true;
-    rc = weft_card_error(x, rc);
-    weft_card_end(w, t->on_stream);
-    return rc;
-}
-
-void weft_task_over(struct weft_task *t, struct weft_worker *w,
-                    const struct weft_card *left)
-{
-    struct weft_rt *rt = t->seq->rt;
-    weft_worker_end(w, t);
-    weft_ran_end(rt, t->moments);
-    task_leave_tiles(t, left);
-    weft_ran_done();
-    atomic_fetch_sub(&t->codelet->n_pending, 1);
-    long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
-    if (rt->fxt_dir && ended == WEFT_FXT_TASKS
-        && !atomic_load(&rt->fxt_stopped)) {
-        weft_warn("StarPU's trace ends here, after %ld tasks", ended);
-        weft_rt_fxt_stop(rt);
-    }
-}
-
-void weft_task_run(struct weft_task *t, struct weft_worker *w)
-{
-    /* orders this after what the inserting thread wrote */
-    WEFT_TSAN_ACQUIRE(t);
-    struct weft_rt *rt = t->seq->rt;
-    weft_worker_begin(w, t);
-    if (w->exec.card)
-        weft_card_note(w);
-    weft_ran_begin(rt, t->moments);
-    for (int i = 0; i < t->n_held; i++)
-        WEFT_TSAN_ACQUIRE(t->held[i].tile);
-    bool runs = atomic_load(&t->seq->failed) == 0;
-    if (runs) {
-        w->exec.team = t->team;
-        w->exec.member = t->member;
-        w->exec.shared = NULL;
-        w->exec.err.code = 0;
-        w->exec.err.text[0] = 0;
-        int rc = task_buffers(t, &w->exec.err);
-        weft_ran_done();
-        if (!rc)
-            rc = w->exec.card ? run_at_card(t, w) : run_cpu(t, &w->exec);
-        if (rc)
-            task_failed(t, rc, &w->exec.err);
-        weft_team_leave(t->team, true, rc);
-        weft_exec_reset(&w->exec);
-    } else {
-        weft_team_leave(t->team, false, 0);
-    }
-}
-
-void weft_codelet_run(void *buffers[], void *args)
-{
-    (void) buffers; /* a tile has its memory itself (interface.c) */
-    struct weft_task *t = args;
-    struct weft_worker *w = &t->seq->rt->worker[starpu_worker_get_id_check()];
-    weft_task_run(t, w);
-    if (t->is_under_way)
-        leave_card(t, w->exec.card);
-    else
-        weft_task_over(t, w, NULL);
-}
-
-/* StarPU calls it when it is done with the task's data and has told its
- * successors; on the worker, if the task was under way on its stream. */
-static void task_ended(void *arg)
-{
-    struct weft_task *t = arg;
-    struct weft_seq *seq = t->seq;
-    int64_t lot = t->lot;
-    if (t->is_under_way) {
-        struct weft_worker *w =
-            &seq->rt->worker[starpu_worker_get_id_check()];
-        weft_task_over(t, w, w->exec.card);
-    }
-    weft_task_drop_tiles(t);
-    weft_team_drop(t->team);
-    int n = t->n_held;
-    weft_free(t);
-    weft_seq_end(seq, lot, n);
-}
-
-/* ---- Inserting -------------------------------------------------------- */
 
 /* Counts the tiles to hold: parts of cut tiles, and tiles not cut. */
 static int count_held(const struct weft_access *access, int n_access)
@@ -443,20 +222,9 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
     task->cl = &t->codelet->starpu;
     task->cl_arg = t;
     task->cl_arg_size = sizeof *t;
-    task->callback_func = task_ended;
+    task->callback_func = weft_task_ended;
     task->callback_arg = t;
     return task;
-}
-
-void weft_task_hold_tiles(struct weft_task *t)
-{
-    for (int i = 0; i < t->n_held; i++) {
-        struct weft_tile *tile = t->held[i].tile;
-        weft_tile_hold(tile);
-        if (t->held[i].mode != WEFT_READ)
-            atomic_fetch_add(&tile->n_writers, 1);
-    }
-    atomic_fetch_add(&t->codelet->n_pending, 1);
 }
 
 /* Submits a task that is complete. */
@@ -469,7 +237,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     if (!rc)
         return 0;
     atomic_fetch_sub(&t->codelet->n_pending, 1);
-    task_leave_tiles(t, NULL);
+    weft_task_leave_tiles(t, NULL);
     weft_task_drop_tiles(t);
     weft_seq_end(t->seq, t->lot, t->n_held);
     return rc;
@@ -513,7 +281,7 @@ static void check_card(struct weft_seq *seq,
         if (!weft_tile_on_card(access[i].tile))
             continue;
         weft_tile_label(access[i].tile, label, sizeof label);
-        weft_seq_fail(seq, WEFT_EUNSUPPORTED, "%s " NO_CUDA_BODY,
+        weft_seq_fail(seq, WEFT_EUNSUPPORTED, "%s " WEFT_NO_CUDA_BODY,
                       codelet->starpu.name, label);
     }
 }

@@ -8,61 +8,9 @@
 #include "plan/recording.h"
 #include "rt/codelet.h"
 #include "rt/policy.h"
+#include "rt/pool.h"
+#include "rt/watchdog.h"
 #include "rt/world.h"
-
-/* ---- Memory ----------------------------------------------------------- */
-
-enum { WEFT_POOL_CLASSES = 64 + 8 * 36 };
-
-struct weft_usage { /* bytes by class, and at last a place's total */
-    size_t now_bytes[WEFT_N_MEM_CLASSES + 1];
-    size_t peak_bytes[WEFT_N_MEM_CLASSES + 1];
-};
-
-/* Memory of tiles: the host's, or a card's. Blocks are kept for reuse by size.
- * Guarded by `mutex`. */
-struct weft_pool {
-    pthread_mutex_t mutex;
-    /* StarPU allocates the blocks, on this node: a card's memory, or host
-     * memory that cards can read; false: the system does */
-    bool is_starpus;
-    unsigned node;
-    /* lists; a block of the host begins with the link to the next */
-    void *free[WEFT_POOL_CLASSES];
-    size_t held_bytes;   /* given out, of classes that the limit bounds */
-    size_t cached_bytes; /* in the lists */
-    size_t limit_bytes;  /* of held_bytes */
-    int64_t after;       /* of blocks that went back to the system */
-    struct weft_usage all;
-    struct weft_usage *place; /* (n_places) */
-};
-
-struct weft_need {
-    size_t bytes;
-    enum weft_mem_class c;
-    int place;         /* of this rank: 0..n_places-1 */
-    bool zeroed;       /* when got */
-    bool beyond_limit; /* give it even beyond the limit */
-    /* of a block of a card, when got and when put: how much was put on the
-     * stream of the card's worker until what may still use it, counted from
-     * the start (weft_card_begin()); 0: nothing does */
-    int64_t after;
-};
-
-struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places);
-void weft_pool_free(struct weft_pool *pool); /* NULL is allowed */
-/* Returns a block; NULL beyond the limit, or when the system has no memory. */
-void *weft_pool_get(struct weft_pool *pool, struct weft_need *need);
-void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
-                   void *block);
-/* The same without a block. False: beyond the limit. */
-bool weft_pool_reserve(struct weft_pool *pool, const struct weft_need *need);
-void weft_pool_unreserve(struct weft_pool *pool,
-                         const struct weft_need *need);
-/* Writes an error that names class, wanted and left bytes. Returns
- * WEFT_ENOMEM. */
-int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
-                     const char *what, struct weft_err *err);
 
 /* ---- Tiles ------------------------------------------------------------ */
 
@@ -160,6 +108,8 @@ bool weft_tile_on_card(const struct weft_tile *tile);
 /* The device that does what is to be done at a place by any; -1: one of those
  * that share it. */
 int weft_place_device(const struct weft_rt *rt, int place);
+/* Drops the owner's references to its parts (parts.c). */
+void weft_tile_drop_parts(struct weft_tile *tile);
 /* Frees all tiles with their handles; called when no task is left. */
 void weft_tile_free_all(struct weft_rt *rt);
 
@@ -389,8 +339,8 @@ struct weft_task {
     struct weft_task *next;
 };
 
-/* The steps of a task's life (insert.c), for those who run what StarPU does not.
- * NULL: out of memory. */
+/* The steps of a task's life (insert.c, task.c), for those who run what StarPU
+ * does not. NULL: out of memory. */
 struct weft_task *weft_task_create(struct weft_seq *seq,
                                    const struct weft_codelet *codelet,
                                    const void *args, size_t args_bytes,
@@ -399,12 +349,20 @@ struct weft_task *weft_task_create(struct weft_seq *seq,
                                    const struct weft_where *where);
 /* Takes references to its tiles, when it is complete. */
 void weft_task_hold_tiles(struct weft_task *t);
+/* It no longer needs the memory of its tiles, but for those of the card `left`
+ * (NULL: none), which it has left before. */
+void weft_task_leave_tiles(struct weft_task *t, const struct weft_card *left);
+/* What a codelet is told that a GPU's tile has come to; with its label. */
+#define WEFT_NO_CUDA_BODY                                                    \
+    "does not run on GPUs yet, and '%s' lies in the memory of one"
 /* Gets memory and calls the body, or what is left of that after an error. */
 void weft_task_run(struct weft_task *t, struct weft_worker *w);
-/* All that it does is done: it no longer needs the memory of its tiles, but
- * for those of the card `left` (NULL: none), which it has left before. */
+/* All that it does is done, and it leaves its tiles. */
 void weft_task_over(struct weft_task *t, struct weft_worker *w,
                     const struct weft_card *left);
+/* StarPU calls it when it is done with the task's data and has told its
+ * successors; on the worker, if the task was under way on its stream. */
+void weft_task_ended(void *task);
 /* StarPU is done with their handles. */
 void weft_task_drop_tiles(struct weft_task *t);
 enum starpu_data_access_mode weft_starpu_mode(enum weft_mode mode);
@@ -593,24 +551,6 @@ void weft_external_abandon_all(struct weft_rt *rt);
 
 /* Whether StarPU can start so many devices within the process's limits. */
 int weft_limits_check(int n_devices, struct weft_err *err);
-
-/* Starts a thread that looks at the runtime again and again. With after_s 0 it
- * reports nothing, but answers the other ranks. */
-int weft_watchdog_start(struct weft_rt *rt, double after_s,
-                        struct weft_err *err);
-void weft_watchdog_stop(struct weft_rt *rt);
-/* One look at the runtime, at time now_s on the caller's clock. */
-struct weft_watchdog_view {
-    struct weft_rt *rt;
-    double after_s;
-    /* when there was progress; when other ranks were asked */
-    double moved_s, asked_s;
-    /* number of ended tasks at the last look; at first -1 */
-    long seen;
-    /* whether this standstill, and a silent rank in it, was reported */
-    bool told, blamed;
-};
-void weft_watchdog_look(struct weft_watchdog_view *view, double now_s);
 
 /* Spinning before a thread sleeps: a wake-up costs about as much. */
 enum { WEFT_SPIN_US = 20 };

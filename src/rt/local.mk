@@ -18,16 +18,18 @@ rt_sources = \
 	%D%/limits.c \
 	%D%/modes.c \
 	%D%/nap.c \
+	%D%/parts.c \
 	%D%/paje.c \
 	%D%/policy.h \
-	%D%/pool.c \
+	%D%/pool.c %D%/pool.h \
 	%D%/ran.c \
 	%D%/record.c \
 	%D%/profile.c \
 	%D%/seq.c \
 	%D%/start.c \
+	%D%/task.c \
 	%D%/tile.c %D%/tile.h \
 	%D%/transfer.c \
-	%D%/watchdog.c \
+	%D%/watchdog.c %D%/watchdog.h \
 	%D%/world.c %D%/world.h
 EXTRA_DIST += %D%/README
