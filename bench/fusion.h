@@ -15,7 +15,7 @@
 #include "codelets/codelets.h"
 #include "model/init.h"
 #include "plan/costs.h"
-#include "plan/fusion/overlap.h"
+#include "plan/fusion/bound.h"
 #include "plan/lengths.h"
 
 enum { SAMPLES = 512, PROMPT = 256, PAST = 2, MEDIAN = 200, SEED = 15 };

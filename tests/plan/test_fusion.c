@@ -7,6 +7,7 @@
 #include "brute_fusion.h"
 
 #include "base/rng.h"
+#include "plan/fusion/bound.h"
 
 static struct weft_err err;
 static uint32_t drawn;
@@ -368,7 +369,7 @@ static void test_ticks(void)
             draw(0, 2),
             {{draw(0, 9) / 20.0, draw(0, 2)}, {draw(0, 3) / 20.0, 0}}};
         struct weft_overlapped out;
-        double end_s[MOST];
+        double end_s[MOST], bound;
         int n_stay, all;
         REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, end_s, &err),
                    err);
@@ -377,6 +378,8 @@ static void test_ticks(void)
             CHECK_INT(end_s[s], w.end[s]);
         CHECK_INT(out.all_s, all);
         CHECK_INT(out.n_stay, n_stay);
+        REQUIRE_OK(weft_overlap_bound(&job, &bound, &err), err);
+        CHECK(bound <= out.all_s);
         n_migrated += n_stay > 0;
         n_again += out.n_migrated > 1;
         n_put_off += out.n_put_off;

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/fusion/bound.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+
+/* Tokens are taken in blocks, each as long as its shortest text: so many. */
+enum { BLOCKS = 128 };
+/* Prices of a sample's time: 0, and powers of the fourth root of 2 from 1 / 256
+ * to 256. */
+enum { PRICES = 66, PRICE_1 = 33 };
+
+struct bound {
+    const struct weft_overlap_job *job;
+    int32_t longest;  /* text of a sample */
+    int32_t least;    /* text that is decoded, or inferred, of any sample */
+    int32_t block;    /* tokens of one */
+    double *one_s;    /* (longest + 1) of decoding up to so many, alone */
+    double *priced_s; /* (PRICES, longest + 1) the sums above */
+    double *read_s; /* (blocks) of the fastest batch with such a prompt ... */
+    double *read_work; /* ... and a sample's part of the cheapest */
+    double *infer_s;   /* (blocks) the same of the slowest model */
+    double infer_work; /* of all models and samples */
+};
+
+static int32_t text_of(const struct weft_overlap_sample *s)
+{
+    return s->prompt + s->length;
+}
+
+/* ---- Tables ------------------------------------------------------------- */
+
+static double price(int k)
+{
+    return k == 0 ? 0 : exp2((k - PRICE_1) / 4.0);
+}
+
+/* A step of b samples, one of which has so many tokens. */
+static double step_s(const struct bound *x, int32_t b, double tokens)
+{
+    const struct weft_migrate_costs *c = x->job->costs;
+    double all = tokens + (b - 1.0) * x->least;
+    if (b > 1 && all * c->token_bytes > c->memory_bytes)
+        return INFINITY;
+    return c->step_s(c->ctx, b, all);
+}
+
+static void sum_steps(struct bound *x)
+{
+    size_t stride = (size_t) x->longest + 1;
+    double at[PRICES] = {0}, one = 0;
+    for (int32_t t = 1; t <= x->longest; t++) {
+        if ((t - 1) % x->block == 0) {
+            double tokens = weft_max32(t, x->least);
+            for (int k = 0; k < PRICES; k++)
+                at[k] = INFINITY;
+            one = INFINITY;
+            for (int32_t b = 1; b <= x->job->n_samples; b++) {
+                double s = step_s(x, b, tokens);
+                one = fmin(one, s);
+                for (int k = 0; k < PRICES; k++)
+                    at[k] = fmin(at[k], s * (1.0 / b + price(k)));
+            }
+        }
+        x->one_s[t] = x->one_s[t - 1] + one;
+        for (int k = 0; k < PRICES; k++) {
+            double *sum = x->priced_s + (size_t) k * stride;
+            sum[t] = sum[t - 1] + at[k];
+        }
+    }
+}
+
+/* For a text of each block: the fastest batch that it can be read in, and its
+ * part of the cheapest; the model that infers it slowest. */
+static void fill_blocks(struct bound *x, int32_t shortest)
+{
+    const struct weft_overlap_job *job = x->job;
+    const struct weft_migrate_costs *c = job->costs;
+    for (int32_t k = 0; k * x->block < x->longest + 1; k++) {
+        double tokens = weft_max32(1, k * x->block);
+        x->read_s[k] = x->read_work[k] = INFINITY;
+        x->infer_s[k] = 0;
+        for (int32_t n = 1; n <= job->n_samples; n++) {
+            double s = c->prefill_s(c->ctx, n, tokens + (n - 1.0) * shortest);
+            x->read_s[k] = fmin(x->read_s[k], s);
+            x->read_work[k] = fmin(x->read_work[k], s / n);
+        }
+        for (int32_t j = 0; j < job->n_models; j++) {
+            double s = INFINITY;
+            for (int32_t n = 1; n <= job->n_samples; n++) {
+                double all = tokens + (n - 1.0) * x->least;
+                if (n == 1 || all <= job->micro_tokens)
+                    s = fmin(s, job->infer_s(c->ctx, j, n, all));
+            }
+            x->infer_s[k] = fmax(x->infer_s[k], s);
+        }
+    }
+}
+
+/* The least seconds for a token, of any micro-batch; tokens: of all samples. */
+static double token_s(const struct bound *x, int32_t model, double tokens)
+{
+    const struct weft_overlap_job *job = x->job;
+    double most = fmin(fmax(job->micro_tokens, x->longest), tokens);
+    double best = INFINITY, at = x->least;
+    while (at <= most) {
+        double next = fmax(at + 1, floor(at * 1.01));
+        int32_t n = (int32_t) ceil(at / x->longest);
+        for (; n <= job->n_samples && n * x->least < next; n++)
+            best = fmin(best, job->infer_s(job->costs->ctx, model, n, at)
+                                  / fmin(next - 1, most));
+        at = next;
+    }
+    return best;
+}
+
+static int bound_init(struct bound *x, const struct weft_overlap_job *job,
+                      struct weft_err *err)
+{
+    double tokens = 0;
+    int32_t shortest = job->sample[0].prompt;
+    *x = (struct bound){.job = job, .least = text_of(&job->sample[0])};
+    for (int32_t s = 0; s < job->n_samples; s++) {
+        const struct weft_overlap_sample *at = &job->sample[s];
+        x->longest = weft_max32(x->longest, text_of(at));
+        x->least = weft_min32(x->least, at->prompt + 1);
+        shortest = weft_min32(shortest, at->prompt);
+        tokens += text_of(at);
+    }
+    x->block = (int32_t) weft_ceil_div(x->longest + 1, BLOCKS);
+    size_t n = (size_t) x->longest + 1;
+    x->one_s = weft_alloc(n, sizeof *x->one_s);
+    x->priced_s = weft_alloc(n, PRICES * sizeof *x->priced_s);
+    x->read_s = weft_alloc(BLOCKS, 3 * sizeof *x->read_s);
+    if (!x->one_s || !x->priced_s || !x->read_s)
+        return weft_err_nomem(err, "a bound", n * PRICES * 8);
+    x->read_work = x->read_s + BLOCKS;
+    x->infer_s = x->read_work + BLOCKS;
+    sum_steps(x);
+    fill_blocks(x, shortest);
+    for (int32_t j = 0; j < job->n_models; j++)
+        x->infer_work += tokens * token_s(x, j, tokens);
+    return 0;
+}
+
+static void bound_release(struct bound *x)
+{
+    weft_free(x->one_s);
+    weft_free(x->priced_s);
+    weft_free(x->read_s);
+}
+
+/* ---- Whether so many seconds may be enough ------------------------------- */
+
+/* What a sample takes that is not decoding. */
+static double rest_s(const struct bound *x,
+                     const struct weft_overlap_sample *s)
+{
+    return x->read_s[s->prompt / x->block]
+         + x->infer_s[text_of(s) / x->block];
+}
+
+static double alone_s(const struct bound *x,
+                      const struct weft_overlap_sample *s)
+{
+    return x->one_s[text_of(s)] - x->one_s[s->prompt];
+}
+
+/* The work of decoding it in so many seconds. */
+static double work_s(const struct bound *x,
+                     const struct weft_overlap_sample *s, double seconds)
+{
+    double best = 0;
+    for (int k = 0; k < PRICES; k++) {
+        const double *sum = x->priced_s + k * ((size_t) x->longest + 1);
+        best = fmax(best,
+                    sum[text_of(s)] - sum[s->prompt] - price(k) * seconds);
+    }
+    return best;
+}
+
+static bool may_do(const struct bound *x, double seconds)
+{
+    double work = x->infer_work;
+    for (int32_t i = 0; i < x->job->n_samples; i++) {
+        const struct weft_overlap_sample *s = &x->job->sample[i];
+        work += x->read_work[s->prompt / x->block]
+              + work_s(x, s, seconds - rest_s(x, s));
+    }
+    return work <= seconds * x->job->n_instances;
+}
+
+int weft_overlap_bound(const struct weft_overlap_job *job, double *out,
+                       struct weft_err *err)
+{
+    struct bound x;
+    double least = 0, most;
+    *out = 0;
+    if (job->n_samples == 0)
+        return 0;
+    int rc = bound_init(&x, job, err);
+    for (int32_t i = 0; i < job->n_samples && !rc; i++)
+        least = fmax(least, rest_s(&x, &job->sample[i])
+                                + alone_s(&x, &job->sample[i]));
+    most = least;
+    while (!rc && !may_do(&x, most))
+        most *= 2;
+    while (!rc && most - least > 1e-6 * most && !may_do(&x, least)) {
+        double middle = (least + most) / 2;
+        *(may_do(&x, middle) ? &most : &least) = middle;
+    }
+    bound_release(&x);
+    if (!rc)
+        *out = least;
+    return rc;
+}

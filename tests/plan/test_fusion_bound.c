@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bound of generation and inference beside all schedules there are of a few
+ * samples, and where it can be said what it is. Times are whole seconds.
+ */
+#include <math.h>
+
+#include "base/rng.h"
+#include "harness.h"
+#include "plan/fusion/bound.h"
+
+static struct weft_err err;
+static uint32_t drawn;
+
+static int32_t draw(int32_t from, int32_t to)
+{
+    uint32_t word[4];
+    weft_rng_words(11, WEFT_RNG_PLAN, drawn++, 0, 0, word);
+    return from + (int32_t) (word[0] % (uint32_t) (to - from + 1));
+}
+
+/* ---- Costs -------------------------------------------------------------- */
+
+/* Seconds: a batch of one, each sample more, and each so many tokens. */
+struct line {
+    int first, more, tokens;
+};
+struct prices {
+    struct line step, prefill, infer[2];
+};
+
+static double line_s(const struct line *l, int n, double n_tokens)
+{
+    return l->first + l->more * (n - 1) + floor(n_tokens / l->tokens);
+}
+
+static double step_s(void *ctx, int32_t n, double n_tokens)
+{
+    return line_s(&((struct prices *) ctx)->step, n, n_tokens);
+}
+
+static double prefill_s(void *ctx, int32_t n, double n_tokens)
+{
+    return line_s(&((struct prices *) ctx)->prefill, n, n_tokens);
+}
+
+static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
+{
+    return line_s(&((struct prices *) ctx)->infer[model], n, n_tokens);
+}
+
+static double bound_of(const struct weft_overlap_job *job)
+{
+    double out;
+    REQUIRE_OK(weft_overlap_bound(job, &out, &err), err);
+    return out;
+}
+
+/* ---- All schedules ------------------------------------------------------ */
+
+/* An instance that is free reads, decodes a step of, or infers with one model,
+ * any set of samples that can be, wherever they were before; or waits until
+ * another is done. */
+enum { READ = 1, STEP, INFER, SAMPLES = 3, INSTANCES = 2, STATES = 1 << 20 };
+
+struct state {
+    struct {
+        unsigned read, has, inferred; /* inferred: bits of models */
+    } sample[SAMPLES];
+    struct {
+        int does, model, set, left_s;
+    } instance[INSTANCES];
+};
+
+struct brute {
+    const struct weft_overlap_job *job;
+    int best;
+    uint64_t key[STATES]; /* of states seen, and when first */
+    int at[STATES];
+};
+
+static uint64_t key_of(const struct state *s)
+{
+    uint64_t key = 1;
+    for (int i = 0; i < SAMPLES; i++)
+        key = key << 6 | s->sample[i].read << 5 | s->sample[i].has << 2
+            | s->sample[i].inferred;
+    for (int i = 0; i < INSTANCES; i++)
+        key = key << 12
+            | (uint64_t) (s->instance[i].does << 10
+                          | s->instance[i].model << 9
+                          | s->instance[i].set << 6 | s->instance[i].left_s);
+    return key;
+}
+
+/* Whether the state was there as early; else it is now. */
+static bool seen(struct brute *b, const struct state *s, int now)
+{
+    uint64_t key = key_of(s);
+    uint64_t i = key * 0x9e3779b97f4a7c15u >> 44;
+    while (b->key[i] && b->key[i] != key)
+        i = (i + 1) % STATES;
+    if (b->key[i] && b->at[i] <= now)
+        return true;
+    b->key[i] = key;
+    b->at[i] = now;
+    return false;
+}
+
+/* Whether a sample can be done so to; tokens_out: as many it has then. */
+static bool can(const struct brute *b, const struct state *s, int i, int does,
+                int model, int *tokens_out)
+{
+    const struct weft_overlap_sample *x = &b->job->sample[i];
+    int has = (int) s->sample[i].has;
+    *tokens_out = x->prompt + has + (does == STEP);
+    if (does == READ)
+        return !s->sample[i].read;
+    if (does == STEP)
+        return s->sample[i].read && has < x->length;
+    return has == x->length && !(s->sample[i].inferred >> model & 1);
+}
+
+static int seconds_of(const struct brute *b, const struct state *s, int does,
+                      int model, int set)
+{
+    const struct weft_overlap_job *job = b->job;
+    void *ctx = job->costs->ctx;
+    int n = 0, all = 0, tokens;
+    for (int i = 0; i < job->n_samples; i++) {
+        if (!(set >> i & 1))
+            continue;
+        if (!can(b, s, i, does, model, &tokens))
+            return 0;
+        for (int k = 0; k < INSTANCES; k++)
+            if (s->instance[k].does && s->instance[k].set >> i & 1
+                && (does != INFER || s->instance[k].model == model))
+                return 0;
+        all += tokens;
+        n++;
+    }
+    if (does == INFER && n > 1 && all > job->micro_tokens)
+        return 0;
+    return (int) (does == READ   ? prefill_s(ctx, n, all)
+                  : does == STEP ? step_s(ctx, n, all)
+                                 : infer_s(ctx, model, n, all));
+}
+
+static void end(const struct weft_overlap_job *job, struct state *s, int k)
+{
+    for (int i = 0; i < job->n_samples; i++) {
+        if (!(s->instance[k].set >> i & 1))
+            continue;
+        s->sample[i].read |= s->instance[k].does == READ;
+        s->sample[i].has += s->instance[k].does == STEP;
+        if (s->instance[k].does == INFER)
+            s->sample[i].inferred |= 1u << s->instance[k].model;
+    }
+    memset(&s->instance[k], 0, sizeof s->instance[k]);
+}
+
+static bool done(const struct weft_overlap_job *job, const struct state *s)
+{
+    for (int i = 0; i < job->n_samples; i++)
+        if ((int) s->sample[i].has < job->sample[i].length
+            || s->sample[i].inferred != (1u << job->n_models) - 1)
+            return false;
+    return true;
+}
+
+/* Goes on from an instance on, of those that may begin something at `now`. */
+static void search(struct brute *b, struct state s, int k, int now)
+{
+    const struct weft_overlap_job *job = b->job;
+    int least = 0;
+    if (now >= b->best)
+        return;
+    for (; k < job->n_instances; k++) {
+        if (s.instance[k].does)
+            continue;
+        for (int does = READ; does <= INFER; does++)
+            for (int j = 0; j < (does == INFER ? job->n_models : 1); j++)
+                for (int set = 1; set < 1 << job->n_samples; set++) {
+                    struct state next = s;
+                    int t = seconds_of(b, &s, does, j, set);
+                    if (t == 0)
+                        continue;
+                    next.instance[k].does = does;
+                    next.instance[k].model = j;
+                    next.instance[k].set = set;
+                    next.instance[k].left_s = t;
+                    search(b, next, k + 1, now);
+                }
+    }
+    for (k = 0; k < job->n_instances; k++)
+        if (s.instance[k].does && (!least || s.instance[k].left_s < least))
+            least = s.instance[k].left_s;
+    if (least == 0)
+        return;
+    for (k = 0; k < job->n_instances; k++)
+        if (s.instance[k].does && (s.instance[k].left_s -= least) == 0)
+            end(job, &s, k);
+    now += least;
+    if (done(job, &s))
+        b->best = now < b->best ? now : b->best;
+    else if (!seen(b, &s, now))
+        search(b, s, 0, now);
+}
+
+static int best_of(const struct weft_overlap_job *job)
+{
+    static struct brute b;
+    const struct state s = {{{0}}, {{0}}};
+    memset(&b, 0, sizeof b);
+    b.job = job;
+    b.best = 1 << 30;
+    search(&b, s, 0, 0);
+    return b.best;
+}
+
+static void random_job(struct weft_overlap_job *job,
+                       struct weft_migrate_costs *c, struct prices *p,
+                       struct weft_overlap_sample *sample)
+{
+    *p = (struct prices){{draw(1, 4), draw(0, 3), draw(4, 30)},
+                         {draw(1, 2), draw(0, 2), draw(4, 30)},
+                         {{draw(1, 5), draw(0, 4), draw(4, 30)},
+                          {draw(1, 3), draw(0, 2), draw(4, 30)}}};
+    *c = (struct weft_migrate_costs){p, step_s, prefill_s, 1, 1e9, 1, 0};
+    *job = (struct weft_overlap_job){
+        .costs = c,
+        .n_instances = draw(1, INSTANCES),
+        .n_samples = draw(0, 4) ? draw(2, SAMPLES) : 1,
+        .sample = sample,
+        .most = 4,
+        .n_models = draw(1, 2),
+        .infer_s = infer_s,
+        .micro_tokens = draw(1, 40)};
+    for (int32_t s = 0; s < job->n_samples; s++)
+        sample[s] = (struct weft_overlap_sample){
+            draw(0, job->n_instances - 1), draw(1, 9), draw(1, 4)};
+}
+
+static void test_all_schedules(void)
+{
+    enum { ROUNDS = 200 };
+    int n_equal = 0;
+    double sum = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct weft_overlap_sample sample[SAMPLES];
+        struct weft_migrate_costs c;
+        struct weft_overlap_job job;
+        struct prices p;
+        random_job(&job, &c, &p, sample);
+        double bound = bound_of(&job), best = best_of(&job);
+        CHECK(bound <= best);
+        n_equal += bound >= best * (1 - 1e-5);
+        sum += bound / best;
+    }
+    CHECK(n_equal > ROUNDS / 3);
+    CHECK(sum / ROUNDS > 0.87);
+}
+
+/* ---- What it is ---------------------------------------------------------- */
+
+static const struct line nothing = {0, 0, 1 << 20};
+
+static double one_or_two_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    (void) n_tokens;
+    return n == 1 ? 1 : n <= 10 ? 2 : INFINITY;
+}
+
+/* On two instances a sample of 100 tokens and 45 of 20; a step takes 1 s with
+ * one sample and 2 s with up to 10. The 45 take 20 x 45 x 2 / 10 = 180 s of
+ * work at least. By itself the long one ends at 100, and costs 100 s: with the
+ * others' that is too much. With x of its steps in full batches all is done in
+ * 100 + x seconds, of 100 - x + 0.2 x + 180 s of work: x = 80 / 2.8. No price but
+ * 0.8 says so much, and there is one within a tenth of it. */
+static void test_few_or_many(void)
+{
+    struct prices p = {.prefill = nothing};
+    struct weft_overlap_sample sample[46];
+    const struct weft_migrate_costs c = {
+        &p, one_or_two_s, prefill_s, 1, 1e9, 1, 0};
+    const struct weft_overlap_job job = {.costs = &c,
+                                         .n_instances = 2,
+                                         .n_samples = 46,
+                                         .sample = sample,
+                                         .most = 100};
+    double least = 100 + 80 / 2.8;
+    for (int s = 0; s < 46; s++)
+        sample[s] = (struct weft_overlap_sample){0, 1, s ? 20 : 100};
+    double bound = bound_of(&job);
+    CHECK(bound <= least);
+    CHECK(bound > 0.99 * least);
+}
+
+/* A sample by itself: it is read, decoded, and inferred by the slower model,
+ * in the meantime by the other. Two of them on one instance: every step is
+ * theirs together, and every model of one after the other. */
+static void test_one_and_two(void)
+{
+    struct prices p = {{10, 1, 20}, {3, 2, 5}, {{7, 7, 1}, {4, 4, 1}}};
+    const struct weft_overlap_sample sample[] = {{0, 10, 30}, {0, 10, 30}};
+    const struct weft_migrate_costs c = {&p, step_s, prefill_s, 1, 1e9, 1, 0};
+    struct weft_overlap_job job = {.costs = &c,
+                                   .n_instances = 1,
+                                   .n_samples = 1,
+                                   .sample = sample,
+                                   .most = 30,
+                                   .n_models = 1,
+                                   .infer_s = infer_s,
+                                   .micro_tokens = 1e9};
+    double alone = 3 + 10 / 5 + 7 + 40;
+    for (int t = 11; t <= 40; t++)
+        alone += 10 + t / 20;
+    CHECK(fabs(bound_of(&job) / alone - 1) < 2e-6);
+    job.n_instances = 2;
+    job.n_models = 2;
+    CHECK(fabs(bound_of(&job) / alone - 1) < 2e-6);
+    job.n_instances = 1;
+    CHECK(fabs(bound_of(&job) / (alone + 44) - 1) < 0.01);
+    p.step.tokens = p.prefill.tokens = 1 << 20; /* and read for one of 5 s */
+    job.n_samples = 2;
+    CHECK(fabs(bound_of(&job) / (5 + 30 * 11 + 2 * (47 + 44)) - 1) < 0.01);
+}
+
+/* Batches that the memory has no room for do not count: of 20 tokens for two
+ * samples there is none, and each decodes by itself. */
+static void test_room(void)
+{
+    struct prices p = {{5, 0, 1 << 20}, nothing, {nothing, nothing}};
+    const struct weft_overlap_sample sample[] = {{0, 9, 10}, {0, 9, 10}};
+    struct weft_migrate_costs c = {&p, step_s, prefill_s, 1, 19, 1, 0};
+    const struct weft_overlap_job job = {.costs = &c,
+                                         .n_instances = 1,
+                                         .n_samples = 2,
+                                         .sample = sample,
+                                         .most = 10};
+    CHECK(fabs(bound_of(&job) / 100 - 1) < 2e-6);
+    c.memory_bytes = 38;
+    CHECK(fabs(bound_of(&job) / 50 - 1) < 2e-6);
+}
+
+static void test_no_samples(void)
+{
+    CHECK(bound_of(&(struct weft_overlap_job){.n_instances = 2}) == 0);
+}
+
+WEFT_TESTS("plan/fusion/bound", {"test_all_schedules", test_all_schedules},
+           {"test_few_or_many", test_few_or_many},
+           {"test_one_and_two", test_one_and_two}, {"test_room", test_room},
+           {"test_no_samples", test_no_samples})
