@@ -59,10 +59,9 @@ static struct row print_row(struct setting *s, struct instance *in,
            sizes[s->actor].name, sizes[s->critic].name, s->most, tail,
            job->n_instances, in->n_devices, serial.generated_s,
            serial.all_s - serial.generated_s, streamed.all_s, fused.all_s,
-           row.ratio, streamed.all_s / fused.all_s,
-           bound_s, serial.all_s / bound_s, 100 * when.share,
-           fused.n_migrated, fused.n_stay, fused.n_moved, fused.n_read,
-           row.regret);
+           row.ratio, streamed.all_s / fused.all_s, bound_s,
+           serial.all_s / bound_s, 100 * when.share, fused.n_migrated,
+           fused.n_stay, fused.n_moved, fused.n_read, row.regret);
     fflush(stdout);
     return row;
 }

@@ -170,7 +170,8 @@ static const char *misuse(const struct options *o, int n_operands)
 
 int weft_cmd_simulate(int argc, char **argv)
 {
-    struct options o = {.lengths = "max", .simulate = {.iterations = 3}};
+    struct options o = {.lengths = "max",
+                        .simulate = {.iterations = 3, .bound = true}};
     const struct weft_cli_option table[] = {
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
         {0, "costs", WEFT_CLI_STRING, &o.costs, 0, 0},

@@ -359,6 +359,10 @@ static int submit(struct weft_iteration *p)
         weft_tail_note(p);
         weft_seen_samples(p);
     }
+    const struct weft_recorded *recorded = p->t->recorded;
+    if (!rc && recorded && recorded->bound_s)
+        rc = weft_tail_bound(
+            p, &recorded->bound_s[p->iteration - recorded->first], p->err);
     if (!rc && judges)
         rc = weft_iteration_advantages(p);
     if (!rc && judges)

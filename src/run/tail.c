@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/fusion/bound.h"
 #include "run/iteration.h"
 #include "run/predict/passes.h"
 #include "run/predict/recorded.h"
@@ -192,6 +193,7 @@ static int priced_init(const struct weft_iteration_set *set,
 /* ---- The choice --------------------------------------------------------- */
 
 struct choice {
+    struct priced priced;
     struct weft_migrate_costs costs;
     struct weft_overlap_job job[WEFT_TAIL_PAST];
     struct weft_overlap_sample *sample; /* (past, set->n) */
@@ -209,8 +211,7 @@ static int32_t replica_of(const struct weft_g_generate *gen, int32_t k,
     return (i < gen->n_instances ? i : k) % weft_migration_replicas(gen);
 }
 
-static void fill_jobs(const struct weft_iteration_set *set, struct choice *c,
-                      const struct priced *priced)
+static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
 {
     const struct weft_trainer *t = set->p->t;
     const struct weft_tail *tail = t->tail;
@@ -227,27 +228,27 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c,
         c->job[i] = (struct weft_overlap_job){
             .costs = &c->costs,
             .n_instances = weft_migration_replicas(gen),
-            .slots = priced->slots,
+            .slots = c->priced.slots,
             .n_samples = n,
             .sample = c->sample + (size_t) i * (size_t) n,
             .most = t->config.rollout.max_new_tokens,
             .n_seen = all,
             .seen = c->seen,
-            .n_models = priced->n_models,
+            .n_models = c->priced.n_models,
             .infer_s = infer_s,
             .micro_tokens = t->config.train.micro_batch_tokens,
             .wait_s = INFINITY};
 }
 
 /* BS_max for samples as long as those of the tail are. */
-static int32_t most_batch(const struct choice *c, const struct priced *p)
+static int32_t most_batch(const struct choice *c)
 {
     int32_t n = c->job[0].n_seen;
     int32_t first = n - (int32_t) weft_ceil_div(n, 5);
     double tokens = c->job[0].sample[0].prompt;
     for (int32_t i = first; i < n; i++)
         tokens += (double) c->seen[i] / (n - first);
-    return weft_migrate_most_batch(&c->costs, tokens, p->slots);
+    return weft_migrate_most_batch(&c->costs, tokens, c->priced.slots);
 }
 
 /* Of KV, of an instance. */
@@ -293,24 +294,47 @@ static int32_t cached_from(const struct weft_g_generate *gen,
     return n <= gen->max_total ? n : 0;
 }
 
-static int simulate(const struct weft_iteration_set *set, struct choice *c,
-                    struct priced *priced, struct weft_tail_choice *out,
-                    struct weft_err *err)
+/* Prices what the last iterations' samples take. Close it also after an
+ * error. */
+static int choice_open(const struct weft_iteration_set *set, struct choice *c,
+                       struct weft_err *err)
 {
     const struct weft_g_generate *gen = &set->p->t->gen[set->call];
-    const struct weft_overlap_when never = {.share = 0};
-    struct weft_overlap_when when = never;
-    int32_t n = set->p->t->tail->n_past;
-    int64_t pages = (int64_t) priced->n_instances * gen->n_pages;
+    size_t all = (size_t) set->n * (size_t) set->p->t->tail->n_past;
+    *c = (struct choice){.sample = weft_alloc(all, sizeof *c->sample),
+                         .seen = weft_alloc(all, sizeof *c->seen)};
+    int rc = priced_init(set, &c->priced, err);
+    if (!rc && (!c->sample || !c->seen))
+        rc = weft_err_nomem(err, "lengths", all * sizeof *c->sample);
+    if (rc)
+        return rc;
+    int64_t pages = (int64_t) c->priced.n_instances * gen->n_pages;
     double each = token_bytes(gen);
     c->costs = (struct weft_migrate_costs){
-        .ctx = priced,
+        .ctx = &c->priced,
         .step_s = step_s,
         .prefill_s = prefill_s,
         .token_bytes = each,
         .memory_bytes = each * (double) pages * WEFT_PAGE_TOKENS,
         .link_bytes_per_s = link_bytes_per_s(set)};
-    fill_jobs(set, c, priced);
+    fill_jobs(set, c);
+    return 0;
+}
+
+static void choice_close(struct choice *c)
+{
+    priced_release(&c->priced);
+    weft_free(c->sample);
+    weft_free(c->seen);
+}
+
+static int simulate(const struct weft_iteration_set *set, struct choice *c,
+                    struct weft_tail_choice *out, struct weft_err *err)
+{
+    const struct weft_g_generate *gen = &set->p->t->gen[set->call];
+    const struct weft_overlap_when never = {.share = 0};
+    struct weft_overlap_when when = never;
+    int32_t n = set->p->t->tail->n_past;
     int rc = weft_overlap_choose(n, c->job, &when, &out->seconds, err);
     for (int32_t i = 0; i < n && !rc; i++) {
         struct weft_overlapped unmoved = {0};
@@ -321,7 +345,7 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
     out->when = (struct weft_migration_when){
         .share = when.share,
         .instances = when.instances,
-        .most_batch = most_batch(c, priced),
+        .most_batch = most_batch(c),
         .n_later = when.n_later,
         .cached_from = cached_from(gen, &c->costs)};
     memcpy(out->when.later, when.later, sizeof when.later);
@@ -331,18 +355,52 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
 static int choose(const struct weft_iteration_set *set,
                   struct weft_tail_choice *out, struct weft_err *err)
 {
-    size_t all = (size_t) set->n * (size_t) set->p->t->tail->n_past;
-    struct priced priced;
-    struct choice c = {.sample = weft_alloc(all, sizeof *c.sample),
-                       .seen = weft_alloc(all, sizeof *c.seen)};
-    int rc = priced_init(set, &priced, err);
-    if (!rc && (!c.sample || !c.seen))
-        rc = weft_err_nomem(err, "lengths", all * sizeof *c.sample);
+    struct choice c;
+    int rc = choice_open(set, &c, err);
     if (!rc)
-        rc = simulate(set, &c, &priced, out, err);
-    priced_release(&priced);
-    weft_free(c.sample);
-    weft_free(c.seen);
+        rc = simulate(set, &c, out, err);
+    choice_close(&c);
+    return rc;
+}
+
+/* Reading a prompt that begins as another does may cost nothing. */
+static double nothing_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    (void) n;
+    (void) n_tokens;
+    return 0;
+}
+
+/* Of the samples that were noted last. */
+static int bound(const struct weft_iteration_set *set, double *out,
+                 struct weft_err *err)
+{
+    const struct weft_trainer *t = set->p->t;
+    struct choice c;
+    bool fewer = false;
+    int rc = choice_open(set, &c, err);
+    for (int32_t k = 0; k < c.priced.n_models; k++)
+        fewer = fewer || c.priced.replicas[k] < 1;
+    if (t->config.rollout.prefix_sharing)
+        c.costs.prefill_s = nothing_s;
+    *out = 0;
+    if (!rc && !fewer)
+        rc = weft_overlap_bound(&c.job[t->tail->n_past - 1], out, err);
+    choice_close(&c);
+    return rc;
+}
+
+int weft_tail_bound(const struct weft_iteration *p, double *out,
+                    struct weft_err *err)
+{
+    int rc = 0;
+    *out = 0;
+    for (int32_t k = 0; k < p->n_sets && p->t->tail && !rc; k++) {
+        double one;
+        rc = bound(&p->set[k], &one, err);
+        *out = rc ? *out : fmax(*out, one);
+    }
     return rc;
 }
 

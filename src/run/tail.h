@@ -71,6 +71,13 @@ const struct weft_rollout_order *weft_tail_order(const struct weft_trainer *t,
  * 0. */
 void weft_tail_note(const struct weft_iteration *p);
 
+/* Seconds that generation and inference of the iteration noted last take at
+ * least, by the costs (plan/fusion/bound.h), on the devices that generate; 0:
+ * none are known, or fewer replicas infer than generate. Errors:
+ * WEFT_ENOMEM. */
+int weft_tail_bound(const struct weft_iteration *p, double *out,
+                    struct weft_err *err);
+
 /* ---- The record, on rank 0 --------------------------------------------- */
 
 /* Begins t->tail for a run with inter-stage fusion: reads the lengths of

@@ -24,6 +24,11 @@ for word in actor_generate critic_train "most" busy weights "all at one time"; d
     grep -q "$word" out || fail "no $word in the tables"
 done
 mv out table
+awk '/^generation and inference:/ { n++; ok = $NF > 0 && $NF <= $4 }
+    END { exit !(n == 1 && ok) }' table \
+    || fail "generation and inference are not beside their bound"
+expect 0 '"gen_infer_bound_s": 0.0' "$ppo" --nodes 1 --from layout=dp2tp2 \
+    --json
 expect 0 "" "$ppo" --nodes 1 --from layout=dp2tp2 --svg b.svg
 cmp -s table out || fail "another simulation is not the same"
 cmp -s a.svg b.svg || fail "another picture is not the same"

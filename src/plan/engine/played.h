@@ -40,6 +40,9 @@ struct weft_played {
     struct weft_played_call *call;
     struct weft_played_device *device; /* (n_devices) of all iterations */
     double end_s;
+    double bound_s; /* of generation and inference of the iteration that is
+                       shown: no schedule takes less; 0, as it is at first: not
+                       known */
     /* between iterations once they follow one another; of a single one, its
      * end */
     double steady_s;

@@ -2,6 +2,7 @@
 /* What was played as tables and as JSON. */
 #include "plan/engine/played.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Devices that have a line each; of more, the least, mean and most. */
@@ -42,6 +43,30 @@ static void add_calls(const struct weft_played *p, struct weft_string *out)
                              c->span.start_s - begin, c->span.end_s - begin,
                              c->busy_s);
     }
+}
+
+/* From the first task of generation to the last of inference. */
+static double fused_s(const struct weft_played *p)
+{
+    struct weft_span all = {INFINITY, 0};
+    for (int32_t i = 1; i < p->flow->n_calls; i++) {
+        const struct weft_span *span = &call_of(p, i)->span;
+        enum weft_call_kind kind = p->flow->call[i].kind;
+        if (span->end_s <= 0 || (kind != WEFT_GENERATE && kind != WEFT_INFER))
+            continue;
+        all.start_s = fmin(all.start_s, span->start_s);
+        all.end_s = fmax(all.end_s, span->end_s);
+    }
+    return all.end_s - all.start_s;
+}
+
+static void add_bound(const struct weft_played *p, struct weft_string *out)
+{
+    if (p->bound_s > 0)
+        weft_string_addf(out,
+                         "generation and inference: %.4f s; no schedule with "
+                         "these lengths takes less than %.4f\n",
+                         fused_s(p), p->bound_s);
 }
 
 static void add_device(const struct weft_played *p, const char *name,
@@ -113,6 +138,7 @@ int weft_played_text(const struct weft_played *p, struct weft_string *out,
                      "follow one another\n",
                      (int) p->n, (int) p->job->n_devices, p->steady_s);
     add_calls(p, out);
+    add_bound(p, out);
     add_devices(p, out);
     add_memory(p, out);
     return weft_string_check(out, "tables", err);
@@ -184,6 +210,10 @@ int weft_played_json(const struct weft_played *p, struct weft_string *out,
     add_number(out, "steady_s", p->steady_s);
     weft_string_add(out, ", ");
     add_number(out, "end_s", p->end_s);
+    if (p->bound_s > 0) {
+        weft_string_add(out, ", ");
+        add_number(out, "gen_infer_bound_s", p->bound_s);
+    }
     weft_string_addf(out, ", \"tasks\": %lld,\n \"iterations\": [\n",
                      (long long) p->r->n_tasks);
     for (int32_t i = 0; i < p->n; i++)

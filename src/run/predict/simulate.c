@@ -182,6 +182,11 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
                               .n = s->how.iterations});
     if (!rc)
         rc = find_decisions(s, err);
+    size_t n = (size_t) s->how.iterations;
+    if (!rc && s->options->bound && weft_config_generates(&s->t->config)) {
+        s->bound_s = weft_alloc(n, sizeof *s->bound_s);
+        rc = s->bound_s ? 0 : weft_err_nomem(err, "bounds", n * 8);
+    }
     return rc ? rc : give_lengths(s, err);
 }
 
@@ -190,8 +195,9 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     /* a later iteration than the run's last one would not be prepared */
     struct weft_trainer longer = *s->t;
     longer.n_iterations = s->how.first + s->how.iterations;
+    s->how.bound_s = s->bound_s;
     int rc = s->how.tail || s->how.decisions
-                  || !s->t->config.rollout.inter_stage_fusion
+                  || !(s->t->config.rollout.inter_stage_fusion || s->bound_s)
                ? 0
                : weft_simulate_costs(s->options, &s->t->job, &s->how.costs,
                                      err);
@@ -234,6 +240,7 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_engine_free(s->engine);
     weft_recording_release(&s->r);
     weft_free(s->length);
+    weft_free(s->bound_s);
     weft_seen_release(&s->seen);
     weft_free(s->decisions);
     weft_free(s->place_of);
@@ -332,6 +339,8 @@ int weft_simulation_run(const struct weft_trainer *t,
     if (!rc)
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, s.how.first,
                                 s.how.iterations, &played, err);
+    if (!rc && s.bound_s)
+        played.bound_s = s.bound_s[weft_played_shown(&played)];
     if (!rc && s.seen.row_of)
         rc = weft_seen_play(&s.seen, &s.r, s.engine, s.how.seen_iteration,
                             weft_flow_call_of(&t->flow, WEFT_GENERATE, -1),

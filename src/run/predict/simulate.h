@@ -40,6 +40,7 @@ struct weft_simulate_options {
      * lengths that its samples had, and times that it measured are printed
      * beside; NULL: none */
     const char *run_dir;
+    bool bound;   /* what generation and inference take at least is said */
     bool decided; /* when its samples moved is as it was in the run */
     bool gangs;   /* instructions of tp groups, not what they expand to */
     int64_t most_bytes;               /* of the recording; 0: no limit */

@@ -16,6 +16,8 @@ struct weft_simulation {
     struct weft_recorded how;
     struct weft_recording r;
     int32_t *length; /* of responses */
+    double *bound_s; /* (iterations) of generation and inference; NULL: not
+                        wanted */
     struct weft_seen seen;
     char *decisions; /* the file of a run's that are made again; NULL: none */
     int32_t *place_of; /* (devices) */
