@@ -18,7 +18,8 @@ enum {
     GROUP_ROWS = 96,         /* the most rows of a group */
     GROUP_BYTES = 384 << 10, /* of x; a panel fits into the L2 beside them */
     PANEL_BYTES = 512 << 10, /* a larger panel is read once per group */
-    CHAIN_STEPS = 1024       /* steps of a panel that all rows take at once */
+    CHAIN_STEPS = 1024,      /* steps of a panel that all rows take at once */
+    STREAM_AHEAD = 4096      /* bytes; a step takes less time than a load */
 };
 
 /* Rows [row, row + n_rows) of the product with one panel. */
@@ -27,7 +28,21 @@ struct part {
     const struct weft_k_ops *ops;
     int64_t row, n_rows;
     int64_t panel;
+    int64_t part, n_parts; /* of the rows that are computed for this panel */
 };
+
+/* What tile i of n prefetches in `steps` steps over w: its share of as many
+ * steps, which all n tiles will read next, `distance` steps later. */
+static struct weft_k_next next_of(const char *w, int64_t distance,
+                                  int64_t steps, int64_t i, int64_t n)
+{
+    struct weft_k_next next = {w + STREAM_AHEAD, WEFT_PANEL_BYTES};
+    if (n > 1) {
+        next.step = weft_ceil_div(WEFT_PANEL_BYTES, n);
+        next.at = w + distance * WEFT_PANEL_BYTES + i * next.step * steps;
+    }
+    return next;
+}
 
 /* c (n_rows, 32) = the chain over block b, which starts from c if `cont`. */
 static void chain(const struct part *p, int b, float *c, int64_t ldc,
@@ -39,18 +54,23 @@ static void chain(const struct part *p, int b, float *c, int64_t ldc,
     int64_t ldx = a->ldx[b] * element;
     int64_t steps = a->k[b] * element / WEFT_STEP_BYTES;
     int64_t depth = a->kstride[b] ? a->kstride[b] : a->k[b];
+    depth = depth * element / WEFT_STEP_BYTES;
     const char *x = (const char *) a->x[b] + p->row * ldx;
     const char *w = (const char *) a->w[b]
-                  + p->panel * depth * element * WEFT_PANEL;
+                  + p->panel * depth * WEFT_PANEL_BYTES;
     int64_t n_tiles = weft_ceil_div(p->n_rows, p->ops->tile_rows);
     int64_t s = 0;
     do {
         int64_t n = weft_min64(steps - s, CHAIN_STEPS);
+        const char *at = w + s * WEFT_PANEL_BYTES;
         for (int64_t t = 0, row = 0; t < n_tiles; t++) {
             int64_t end = p->n_rows * (t + 1) / n_tiles;
+            struct weft_k_next next = p->n_parts > 1
+                                        ? next_of(at, depth, n, p->part,
+                                                  p->n_parts)
+                                        : next_of(at, n, n, t, n_tiles);
             tile((int) (end - row), n, x + row * ldx + s * WEFT_STEP_BYTES,
-                 ldx, w + s * WEFT_PANEL_BYTES, c + row * ldc, ldc,
-                 cont || s > 0);
+                 ldx, at, c + row * ldc, ldc, cont || s > 0, next);
             row = end;
         }
         s += n;
@@ -103,10 +123,11 @@ static void block(const struct part *p)
 static void group(struct part *p, int64_t row, int64_t end, int64_t n_parts)
 {
     int64_t n_panels = weft_ceil_div(p->a->n, WEFT_PANEL);
+    p->n_parts = n_parts;
     for (p->panel = 0; p->panel < n_panels; p->panel++) {
         p->row = row;
-        for (int64_t i = 1; i <= n_parts; i++) {
-            int64_t next = row + (end - row) * i / n_parts;
+        for (p->part = 0; p->part < n_parts; p->part++) {
+            int64_t next = row + (end - row) * (p->part + 1) / n_parts;
             p->n_rows = next - p->row;
             block(p);
             p->row = next;

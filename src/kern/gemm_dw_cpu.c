@@ -69,20 +69,19 @@ static void tile(const struct weft_k_gemm_dw_args *a, const struct chunk *c,
     const char *x = c->x + k0 * c->steps * WEFT_STEP_BYTES;
     float *grad = a->grad + (panel * a->k + k0) * WEFT_PANEL;
     weft_k_tile_fn run = c->ops->tile_packed[a->dtype];
-    /* Prefetches the next tile's gradient, as the hardware would be late. */
-    for (int i = rows; i < 2 * rows; i++) {
-        WEFT_PREFETCH(grad + i * WEFT_PANEL);
-        WEFT_PREFETCH(grad + i * WEFT_PANEL + WEFT_PANEL / 2);
-    }
+    /* The next tile's gradient. */
+    int64_t bytes_ahead = rows * WEFT_PANEL_BYTES;
+    struct weft_k_next next = {(const char *) grad + bytes_ahead,
+                               weft_ceil_div(bytes_ahead, c->steps)};
     if (n == WEFT_PANEL) {
-        run(rows, c->steps, x, 0, dy, grad, WEFT_PANEL, true);
+        run(rows, c->steps, x, 0, dy, grad, WEFT_PANEL, true, next);
         return;
     }
     /* The panel's padding must not change. */
     float part[WEFT_TILE_ROWS * WEFT_PANEL];
     size_t bytes = (size_t) n * sizeof(float);
     memcpy(part, grad, (size_t) rows * WEFT_PANEL * sizeof(float));
-    run(rows, c->steps, x, 0, dy, part, WEFT_PANEL, true);
+    run(rows, c->steps, x, 0, dy, part, WEFT_PANEL, true, next);
     for (int i = 0; i < rows; i++)
         memcpy(grad + i * WEFT_PANEL, part + i * WEFT_PANEL, bytes);
 }

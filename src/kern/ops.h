@@ -23,6 +23,13 @@ enum {
     WEFT_PANEL_BYTES = 128 /* of a panel of w, per step */
 };
 
+/* Memory to prefetch beside the steps of a tile: 128 bytes from `at` on with
+ * the first step, from at + step on with the second, and so on. */
+struct weft_k_next {
+    const char *at;
+    int64_t step;
+};
+
 /* c (rows, 32), leading dimension ldc: the chain over `steps` steps of x times
  * w, which starts from c when `cont`, else from 0. rows: 1..tile_rows. Row i
  * of x begins ldx * i bytes after x; in the packed form it begins 4 * i bytes
@@ -30,7 +37,8 @@ enum {
  * panel of `steps` steps. */
 typedef void (*weft_k_tile_fn)(int rows, int64_t steps, const void *x,
                                int64_t ldx, const void *w, float *c,
-                               int64_t ldc, bool cont);
+                               int64_t ldc, bool cont,
+                               struct weft_k_next next);
 
 struct weft_k_ops {
     enum weft_isa isa;

@@ -34,9 +34,11 @@ WEFT_INLINE void step_bf16(float *acc, const char *x, const char *w)
 
 #define TILE(name, step, ldx_bytes, stride_bytes)                            \
     static void name(int rows, int64_t steps, const void *x, int64_t ldx,    \
-                     const void *w, float *c, int64_t ldc, bool cont)        \
+                     const void *w, float *c, int64_t ldc, bool cont,        \
+                     struct weft_k_next next)                                \
     {                                                                        \
         (void) ldx;                                                          \
+        (void) next;                                                         \
         for (int i = 0; i < rows; i++) {                                     \
             float acc[WEFT_PANEL] = {0};                                     \
             if (cont)                                                        \

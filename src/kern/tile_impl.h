@@ -52,21 +52,18 @@ WEFT_INLINE int32_t step_of(const char *p)
         STORE(c + i * ldc + LANES, b##i);                                    \
     }
 
-/* How many bytes ahead w is prefetched. A step takes less time than a load
- * from memory. */
-#define AHEAD 4096
-
 #define PASS(name, row)                                                      \
     WEFT_INLINE void name(const int rows, int64_t steps, const char *x,      \
                           int64_t ldx, const int64_t stride, const char *w,  \
-                          float *c, int64_t ldc, bool cont)                  \
+                          float *c, int64_t ldc, bool cont,                  \
+                          struct weft_k_next next)                           \
     {                                                                        \
         const char *x0 = x, *x3 = x + 3 * ldx, *x6 = x + 6 * ldx;            \
         const char *x9 = x + 9 * ldx;                                        \
         EACH_ROW(ROW_BEGIN)                                                  \
         for (int64_t s_ = 0; s_ < steps; s_++) {                             \
-            PREFETCH(w + AHEAD);                                             \
-            PREFETCH(w + AHEAD + 64);                                        \
+            PREFETCH(next.at);                                               \
+            PREFETCH(next.at + 64);                                          \
             VEC w0 = LOAD((const float *) w);                                \
             VEC w1 = LOAD((const float *) w + LANES);                        \
             EACH_ROW(row)                                                    \
@@ -75,6 +72,7 @@ WEFT_INLINE int32_t step_of(const char *p)
             x6 += stride;                                                    \
             x9 += stride;                                                    \
             w += WEFT_PANEL_BYTES;                                           \
+            next.at += next.step;                                            \
         }                                                                    \
         EACH_ROW(ROW_END)                                                    \
     }
@@ -83,7 +81,7 @@ PASS(pass_bf16, ROW_BF16)
 
 #define CASE(pass, n)                                                        \
     case n:                                                                  \
-        pass(n, steps, x, ldx, stride, w, c, ldc, cont);                     \
+        pass(n, steps, x, ldx, stride, w, c, ldc, cont, next);               \
         break;
 /* clang-format off */
 #if MAX_ROWS == 12
@@ -103,7 +101,8 @@ enum { PACKED_STRIDE = WEFT_STEP_BYTES * MAX_ROWS };
 #define TILE(name, pass, ldx_bytes, stride_bytes)                            \
     WEFT_NOINLINE static void name(int rows, int64_t steps, const void *x_,  \
                                    int64_t ldx_, const void *w_, float *c,   \
-                                   int64_t ldc, bool cont)                   \
+                                   int64_t ldc, bool cont,                   \
+                                   struct weft_k_next next)                  \
     {                                                                        \
         const int64_t ldx = ldx_bytes, stride = stride_bytes;                \
         const char *x = x_, *w = w_;                                         \
@@ -130,12 +129,13 @@ TILE(rows_packed_bf16, pass_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)
  * out of the part between the two changes of the mode. */
 #define FLUSHED(name, rows_of)                                               \
     static void name(int rows, int64_t steps, const void *x, int64_t ldx,    \
-                     const void *w, float *c, int64_t ldc, bool cont)        \
+                     const void *w, float *c, int64_t ldc, bool cont,        \
+                     struct weft_k_next next)                                \
     {                                                                        \
         enum { DENORMALS_ARE_ZERO = 0x40, FLUSH_TO_ZERO = 0x8000 };          \
         const unsigned mode = _mm_getcsr();                                  \
         _mm_setcsr(mode | DENORMALS_ARE_ZERO | FLUSH_TO_ZERO);               \
-        rows_of(rows, steps, x, ldx, w, c, ldc, cont);                       \
+        rows_of(rows, steps, x, ldx, w, c, ldc, cont, next);                 \
         _mm_setcsr(mode);                                                    \
     }
 FLUSHED(tile_bf16, rows_bf16)

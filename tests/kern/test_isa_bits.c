@@ -92,8 +92,9 @@ static void check_tile(enum weft_dtype dtype, uint32_t top_x, uint32_t top_w)
         REQUIRE_OK(weft_k_init(weft_k_isa_name((enum weft_isa) i), &err),
                    err);
         memcpy(got, o.c, sizeof got);
-        weft_k_ops()->tile[dtype](ROWS, STEPS, o.x, STEPS * 4, o.w, got,
-                                  WEFT_PANEL, true);
+        weft_k_ops()->tile[dtype](
+            ROWS, STEPS, o.x, STEPS * 4, o.w, got, WEFT_PANEL, true,
+            (struct weft_k_next){(const char *) o.w, 0});
         for (size_t k = 0; k < WEFT_COUNT(got); k++)
             wrong += memcmp(&got[k], &expected[k], 4) != 0
                   && !(isnan(got[k]) && isnan(expected[k]));
