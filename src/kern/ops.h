@@ -66,6 +66,12 @@ struct weft_k_ops {
     /* dst[i][j] = src[j][i], both (32, 32) of dtype; bf16: both (16, 32, 2),
      * with pairs of the first index. */
     void (*transpose)(enum weft_dtype dtype, const void *src, void *dst);
+    /* Copies bytes past the caches to memory: nothing that was there is read,
+     * and nothing stays in a cache. Whoever is told of them by this thread
+     * sees them once past_done() has returned. */
+    void (*copy_past)(void *restrict dst, const void *restrict src,
+                      size_t bytes);
+    void (*past_done)(void);
     double (*sum_squares)(const float *x, size_t n);
     void (*adamw)(const struct weft_k_adamw *o, size_t n, float scale,
                   const float *grad, float *master, float *m, float *v);

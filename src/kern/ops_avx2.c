@@ -8,6 +8,7 @@
 #define ZERO _mm256_setzero_ps()
 #define LOAD(p) _mm256_loadu_ps(p)
 #define STORE(p, v) _mm256_storeu_ps(p, v)
+#define STORE_PAST(p, v) _mm256_stream_ps(p, v)
 #define SPLAT(p) _mm256_castsi256_ps(_mm256_set1_epi32(step_of(p)))
 #define PREFETCH(p) _mm_prefetch(p, _MM_HINT_T0)
 #define DOT_F32(acc, s, w) _mm256_fmadd_ps(s, w, acc)

@@ -7,19 +7,73 @@
 
 #include "kern/ops.h"
 
-/* Writes one panel (k, 32) to rows n0.. of the k_pad / 32 transposed panels of
- * (n_pad, 32). Rows from k on are 0. */
-static void transposed(enum weft_dtype dtype, const struct weft_part *p,
-                       const char *panel, int64_t n0, char *bwd)
+/* Larger tiles are written past the caches, which would not keep them. */
+enum { CACHED_BYTES = 1 << 20, SQUARE_BYTES = WEFT_PANEL * WEFT_PANEL * 4 };
+
+/* How a tile's matrices are written. */
+struct writer {
+    const struct weft_k_ops *ops;
+    enum weft_dtype dtype;
+    bool past;
+};
+
+static struct writer writer(enum weft_dtype dtype, size_t bytes)
 {
-    int64_t row = WEFT_PANEL * (int64_t) weft_dtype_bytes(dtype);
-    for (int64_t k0 = 0; k0 < p->k_pad; k0 += WEFT_PANEL) {
-        const char *square = panel + k0 * row;
-        char last[WEFT_PANEL * WEFT_PANEL * sizeof(float)] = {0};
-        if (p->k - k0 < WEFT_PANEL)
-            square = memcpy(last, square, (size_t) ((p->k - k0) * row));
-        weft_k_ops()->transpose(
-            dtype, square, bwd + (k0 / WEFT_PANEL * p->n_pad + n0) * row);
+    return (struct writer){weft_k_ops(), dtype, bytes >= CACHED_BYTES};
+}
+
+static void put(const struct writer *w, void *to, const void *from,
+                size_t bytes)
+{
+    if (to == from)
+        return;
+    if (w->past)
+        w->ops->copy_past(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+static void put_transposed(const struct writer *w, void *to, const void *from,
+                           size_t bytes)
+{
+    _Alignas(64) char turned[SQUARE_BYTES];
+    w->ops->transpose(w->dtype, from, w->past ? turned : to);
+    if (w->past)
+        w->ops->copy_past(to, turned, bytes);
+}
+
+/* Writes a panel (k, 32) of f32 to the published one, fwd, and to rows n0.. of
+ * the k_pad / 32 transposed panels of (n_pad, 32), whose rows from k on are 0.
+ * flat NULL: fwd is published already. bwd NULL: it is not transposed. */
+static void write_panel(const struct writer *w, const struct weft_part *p,
+                        int64_t n0, const float *flat, char *fwd, char *bwd)
+{
+    size_t row = WEFT_PANEL * weft_dtype_bytes(w->dtype);
+    for (int64_t k0 = 0; k0 < p->k;
+         k0 += WEFT_PANEL, fwd += WEFT_PANEL * row) {
+        _Alignas(64) char square[SQUARE_BYTES];
+        int64_t n = weft_min64(WEFT_PANEL, p->k - k0);
+        size_t bytes = (size_t) n * row;
+        const char *from = fwd;
+        if (flat) {
+            from = (const char *) (flat + k0 * WEFT_PANEL);
+            if (w->dtype == WEFT_BF16) {
+                w->ops->pair_bf16(flat + k0 * WEFT_PANEL, n,
+                                  (uint16_t *) (void *) square);
+                from = square;
+            }
+            put(w, fwd, from, bytes);
+        }
+        if (!bwd)
+            continue;
+        if (n < WEFT_PANEL) {
+            memmove(square, from, bytes);
+            memset(square + bytes, 0, WEFT_PANEL * row - bytes);
+            from = square;
+        }
+        put_transposed(w,
+                       bwd + (size_t) (k0 / WEFT_PANEL * p->n_pad + n0) * row,
+                       from, WEFT_PANEL * row);
     }
 }
 
@@ -28,25 +82,40 @@ static bool is_matrix(const struct weft_part *p)
     return p->k > 0 && p->id != WEFT_PART_EMBED;
 }
 
+/* fwd and master are those of the first chunk, bwd is the tile's. */
+static void publish(const struct weft_layout *layout, const struct writer *w,
+                    struct weft_range chunks, const float *master, char *fwd,
+                    char *bwd)
+{
+    size_t first = weft_layout_chunk(layout, chunks.first), n;
+    size_t first_byte = weft_layout_chunk_byte(layout, w->dtype,
+                                               chunks.first);
+    for (int32_t i = chunks.first; i < weft_range_end(chunks); i++) {
+        const struct weft_part *p = weft_layout_chunk_part(layout, i, &n);
+        size_t at = weft_layout_chunk(layout, i);
+        const float *flat = master + (at - first);
+        char *to = fwd
+                 + (weft_layout_chunk_byte(layout, w->dtype, i) - first_byte);
+        if (is_matrix(p))
+            write_panel(w, p, (int64_t) (at - p->offset) / p->k, flat, to,
+                        bwd ? bwd + p->bwd_bytes : NULL);
+        else if (p->k == 0 || w->dtype == WEFT_F32)
+            memmove(to, flat, n * sizeof *flat);
+        else
+            w->ops->to_bf16(flat, n, (uint16_t *) (void *) to);
+    }
+    if (w->past)
+        w->ops->past_done();
+}
+
 void weft_k_publish_chunks(const struct weft_layout *layout,
                            enum weft_dtype dtype, struct weft_range chunks,
                            const float *master, void *fwd)
 {
-    const struct weft_k_ops *ops = weft_k_ops();
-    size_t first = weft_layout_chunk(layout, chunks.first), n;
-    size_t first_byte = weft_layout_chunk_byte(layout, dtype, chunks.first);
-    for (int32_t i = chunks.first; i < weft_range_end(chunks); i++) {
-        const struct weft_part *p = weft_layout_chunk_part(layout, i, &n);
-        const float *flat = master + (weft_layout_chunk(layout, i) - first);
-        char *to = (char *) fwd
-                 + (weft_layout_chunk_byte(layout, dtype, i) - first_byte);
-        if (p->k == 0 || dtype == WEFT_F32)
-            memmove(to, flat, n * sizeof *flat);
-        else if (p->id == WEFT_PART_EMBED)
-            ops->to_bf16(flat, n, (uint16_t *) to);
-        else
-            ops->pair_bf16(flat, p->k, (uint16_t *) to);
-    }
+    struct writer w = writer(
+        dtype, weft_layout_chunk_byte(layout, dtype, weft_range_end(chunks))
+                   - weft_layout_chunk_byte(layout, dtype, chunks.first));
+    publish(layout, &w, chunks, master, fwd, NULL);
 }
 
 /* A panel is a matrix of pairs, (k / 2, 32), or (32, k / 2) by rows. */
@@ -77,22 +146,24 @@ void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
                     const float *master, void *fwd, void *bwd)
 {
     struct weft_range all = {0, weft_layout_n_chunks(layout)};
-    weft_k_publish_chunks(layout, dtype, all, master, fwd);
-    if (bwd)
-        weft_k_transpose(layout, dtype, fwd, bwd);
+    struct writer w = writer(dtype, layout->fwd_bytes);
+    publish(layout, &w, all, master, fwd, bwd);
 }
 
 void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
                       const void *fwd, void *bwd)
 {
+    struct writer w = writer(dtype, layout->bwd_bytes);
     int64_t size = (int64_t) weft_dtype_bytes(dtype);
     for (int32_t i = 0; i < layout->n_parts; i++) {
         const struct weft_part *p = &layout->part[i];
-        const char *from = (const char *) fwd + p->fwd_bytes;
+        char *from = (char *) (uintptr_t) fwd + p->fwd_bytes;
         for (int64_t n0 = 0; is_matrix(p) && n0 < p->n_pad; n0 += WEFT_PANEL)
-            transposed(dtype, p, from + n0 * p->k * size, n0,
-                       (char *) bwd + p->bwd_bytes);
+            write_panel(&w, p, n0, NULL, from + n0 * p->k * size,
+                        (char *) bwd + p->bwd_bytes);
     }
+    if (w.past)
+        w.ops->past_done();
 }
 
 void weft_k_transpose_rows(const struct weft_layout *layout, const void *fwd,

@@ -4,7 +4,8 @@
  * the instruction set of the including file. They have the same bits in every
  * set, as there are no fused multiply-adds and sums have a fixed order. The
  * including file defines SQRT16(x), which replaces 16 floats by their square
- * roots, and may define what pack_impl.h names.
+ * roots, and may define what pack_impl.h names, and STORE_PAST(p, v), which
+ * stores a vector past the caches (with tile_impl.h's VEC, LANES and LOAD).
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "kern/adamw.h"
 #include "kern/pack_impl.h"
 
-enum { SUM_TILE = 4096 };
+enum { SUM_TILE = 4096, LINE_BYTES = 64 };
 
 static void stream_add(float *restrict dst, const float *restrict src,
                        size_t n)
@@ -114,8 +115,32 @@ static void stream_adamw(const struct weft_k_adamw *o, size_t n, float scale,
     }
 }
 
+/* Only whole cache lines are worth it. */
+static void stream_copy_past(void *restrict dst, const void *restrict src,
+                             size_t bytes)
+{
+#ifdef STORE_PAST
+    if ((uintptr_t) dst % LINE_BYTES == 0 && bytes % LINE_BYTES == 0) {
+        float *to = dst;
+        const float *from = src;
+        for (size_t i = 0; i < bytes / sizeof *to; i += LANES)
+            STORE_PAST(to + i, LOAD(from + i));
+        return;
+    }
+#endif
+    memcpy(dst, src, bytes);
+}
+
+static void stream_past_done(void)
+{
+#ifdef STORE_PAST
+    _mm_sfence();
+#endif
+}
+
 #define STREAM_OPS                                                           \
     .pack_steps = stream_pack_steps, .finish = stream_finish,                \
     .add = stream_add, .to_bf16 = stream_to_bf16,                            \
     .pair_bf16 = stream_pair_bf16, .transpose = stream_transpose,            \
+    .copy_past = stream_copy_past, .past_done = stream_past_done,            \
     .sum_squares = stream_sum_squares, .adamw = stream_adamw
