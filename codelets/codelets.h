@@ -44,6 +44,13 @@ struct weft_params {
 void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *after, int n,
                       struct weft_tile *const tile[]);
+/* The same for a group's tiles, after `after` and all tiles of another group
+ * (NULL: nothing). */
+void weft_insert_open_group(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            struct weft_tile *after,
+                            const struct weft_layer_tiles *also_after,
+                            const struct weft_layer_tiles *tiles);
 
 /* ---- Micro-batches ---------------------------------------------------- */
 

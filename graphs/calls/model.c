@@ -12,13 +12,14 @@ enum use {
     USE_GRAD,
     USE_HOST,
     USE_MASTER,
-    USE_HOST_MASTER
+    USE_HOST_MASTER,
+    USE_HOST_OPT /* in USE_OPT's place where the state is offloaded */
 };
 
 static const enum weft_mem_class class_of[] = {
     WEFT_MEM_WEIGHTS,   WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
     WEFT_MEM_GRADIENTS, WEFT_MEM_HOST,    WEFT_MEM_OPTIMIZER,
-    WEFT_MEM_HOST};
+    WEFT_MEM_HOST,      WEFT_MEM_HOST};
 
 /* Whether a rank's places share one tile. */
 static bool on_host(enum use use)
@@ -56,6 +57,7 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
     case USE_BWD:
         return l.bwd_bytes;
     case USE_OPT:
+    case USE_HOST_OPT:
         return shape->tied && kind == WEFT_TILE_EMBED
                  ? 0
                  : weft_opt_bytes(shape, kind, end - begin);
@@ -227,7 +229,8 @@ static int for_each_tile(const struct weft_shape *s,
                          weft_g_tile_fn visit, void *arg)
 {
     int32_t zero = home->plan.zero, place[WEFT_G_MAX_DP], rc = 0;
-    bool sharded = use == USE_OPT ? zero >= 1 : zero >= 3;
+    bool state = use == USE_OPT || use == USE_HOST_OPT;
+    bool sharded = zero >= (state ? 1 : 3);
     if (sharded && use == USE_BWD)
         return 0;
     for (int32_t i = 0; i < n_bundles(s, home) && !rc; i++) {
@@ -326,7 +329,8 @@ static int create(void *arg, int32_t place, enum weft_tile_kind kind,
                                        "gradient",
                                        "weights on the host",
                                        "master weights",
-                                       "master weights on the host"};
+                                       "master weights on the host",
+                                       "optimizer state on the host"};
     const struct creation *c = arg;
     size_t bytes = use_bytes(&c->model->shape, c->use, kind, block, chunks);
     struct weft_tile_id id = {c->model->name, name[c->use], 0,
@@ -418,7 +422,8 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
     if (!rc && trained)
         rc = use_init(out, USE_BWD, &out->bwd, err);
     if (!rc && trained)
-        rc = use_init(out, USE_OPT, &out->opt, err);
+        rc = use_init(out, home->plan.offload ? USE_HOST_OPT : USE_OPT,
+                      &out->opt, err);
     return rc;
 }
 

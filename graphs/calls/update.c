@@ -62,7 +62,7 @@ static void release_slot(void *arg, struct weft_tile **tile,
     weft_tile_release(*tile);
 }
 
-static void tiles_release(struct weft_layer_tiles *tiles)
+void weft_g_tiles_release(struct weft_layer_tiles *tiles)
 {
     weft_g_for_each_slot(tiles, tiles, release_slot, NULL);
 }
@@ -85,39 +85,42 @@ void weft_g_copy_tiles(struct weft_g_update *u, struct weft_layer_tiles from,
 /* Temporary tiles that are being created. */
 struct making {
     struct weft_g_update *u;
-    int32_t place, n;
-    struct weft_tile *tile[WEFT_MAX_BLOCKS + 1];
+    const char *kind;
+    enum weft_mem_class mem;
+    int32_t place;
 };
 
-static void gradient_slot(void *arg, struct weft_tile **like,
-                          struct weft_tile **out)
+static void temp_slot(void *arg, struct weft_tile **like,
+                      struct weft_tile **out)
 {
-    struct making *m = arg;
-    *out = weft_g_temp(&m->u->pass, "gradient", WEFT_MEM_GRADIENTS, -1,
+    const struct making *m = arg;
+    *out = weft_g_temp(&m->u->pass, m->kind, m->mem, -1,
                        weft_tile_bytes(*like), m->place);
-    m->tile[m->n++] = *out;
 }
 
-static void list_slot(void *arg, struct weft_tile **tile,
-                      struct weft_tile **unused)
+struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *u,
+                                         const char *kind,
+                                         enum weft_mem_class mem,
+                                         int32_t place,
+                                         struct weft_layer_tiles like)
 {
-    struct making *m = arg;
-    (void) unused;
-    m->tile[m->n++] = *tile;
+    struct making m = {u, kind, mem, place};
+    struct weft_layer_tiles out = {{NULL}, NULL};
+    weft_g_for_each_slot(&like, &out, temp_slot, &m);
+    return out;
 }
 
 /* Copies a shard's gradient to temporary tiles at its owner's place. */
 static struct weft_layer_tiles copies_at(struct weft_g_update *u,
                                          const struct weft_g_shard *shard,
-                                         struct weft_layer_tiles *from)
+                                         struct weft_layer_tiles from)
 {
-    struct making m = {.u = u, .place = shard->place};
-    struct weft_layer_tiles out = {{NULL}, NULL};
-    weft_g_for_each_slot(from, &out, gradient_slot, &m);
+    struct weft_layer_tiles out = weft_g_temp_like(
+        u, "gradient", WEFT_MEM_GRADIENTS, shard->place, from);
     struct weft_where where = weft_g_update_turn(u, &shard->bundle,
                                                  shard->place);
-    weft_insert_open(u->seq, &where, NULL, m.n, m.tile);
-    weft_g_copy_tiles(u, *from, out);
+    weft_insert_open_group(u->seq, &where, NULL, NULL, &out);
+    weft_g_copy_tiles(u, from, out);
     return out;
 }
 
@@ -190,7 +193,7 @@ void weft_g_update_free(struct weft_g_update *u)
         struct weft_g_owned *o = &u->owned[i];
         for (int32_t k = 0; k < o->n; k++)
             if (o->node[k].temp)
-                tiles_release(&o->node[k].tiles);
+                weft_g_tiles_release(&o->node[k].tiles);
         weft_tile_release(o->squares);
     }
     weft_free(u->owned);
@@ -232,7 +235,7 @@ static struct weft_g_node join(struct weft_g_update *u,
                                                      shard->place);
         weft_insert_grad_add(u->seq, &where, &left.tiles, &right.tiles);
         if (right.temp)
-            tiles_release(&right.tiles);
+            weft_g_tiles_release(&right.tiles);
     }
     return out;
 }
@@ -270,7 +273,7 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
             node.tiles = weft_g_shard_parts(u->m, &o->shard, set);
             node.temp = place != o->shard.place || reused;
             if (node.temp)
-                node.tiles = copies_at(u, &o->shard, &node.tiles);
+                node.tiles = copies_at(u, &o->shard, node.tiles);
         }
         weft_assert(o->n < WEFT_G_MAX_NODES);
         o->node[o->n++] = node;
@@ -379,10 +382,8 @@ static void close_sum(struct weft_g_update *u, struct weft_g_owned *o)
     struct weft_g_node *sum = &o->node[0];
     if (!sum->temp || weft_g_bundle_places(u->m, b, place) == 1)
         return;
-    struct making m = {.u = u};
-    weft_g_for_each_slot(&sum->tiles, &sum->tiles, list_slot, &m);
     struct weft_where where = weft_g_update_turn(u, b, o->shard.place);
-    weft_insert_open(u->seq, &where, NULL, m.n, m.tile);
+    weft_insert_open_group(u->seq, &where, NULL, NULL, &sum->tiles);
 }
 
 struct weft_tile *weft_g_update_finish(struct weft_g_update *u)

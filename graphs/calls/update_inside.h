@@ -65,6 +65,13 @@ typedef void (*weft_g_slot_fn)(void *arg, struct weft_tile **a,
 void weft_g_for_each_slot(struct weft_layer_tiles *a,
                           struct weft_layer_tiles *b, weft_g_slot_fn visit,
                           void *arg);
+/* Temporary tiles at a place, as large as others, for u to copy them there. */
+struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *update,
+                                         const char *kind,
+                                         enum weft_mem_class mem,
+                                         int32_t place,
+                                         struct weft_layer_tiles like);
+void weft_g_tiles_release(struct weft_layer_tiles *tiles);
 /* Copies tiles of one place to the corresponding tiles of another, where there
  * are such. */
 void weft_g_copy_tiles(struct weft_g_update *update,

@@ -1,35 +1,100 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * AdamW at every place, on its shards or, without ZeRO, on all weights that it
- * has; and copying the new published weights to the other places that hold
- * them.
+ * has, whose state may lie in host memory between steps; and copying the new
+ * published weights to the other places that hold them.
  */
 #include "graphs/calls/update_inside.h"
 
 /* ---- AdamW ------------------------------------------------------------- */
 
-static struct weft_tile *norm_at(struct weft_g_update *u,
-                                 const struct weft_where *where,
-                                 struct weft_tile *norm, int32_t place)
+/* The state that update number i has at a place: of shard i with ZeRO, else of
+ * bundle i. Empty: none. */
+static struct weft_layer_tiles state_at(const struct weft_g_update *u,
+                                        int32_t i, int32_t place)
 {
-    return weft_g_copy_at(u->t->copies, u->seq, where, norm, place);
+    const struct weft_g_model *m = u->m;
+    const struct weft_params *opt = &m->opt[place];
+    if (m->home.plan.zero == 0) {
+        struct weft_g_bundle b = weft_g_bundle_get(m, i);
+        return weft_g_bundle_tiles(m, &b, opt);
+    }
+    const struct weft_g_shard *s = &u->owned[i].shard;
+    return s->place == place ? weft_g_shard_tiles(m, s, opt)
+                             : (struct weft_layer_tiles){{NULL}, NULL};
+}
+
+static bool is_empty(const struct weft_layer_tiles *tiles)
+{
+    bool any = tiles->norms != NULL;
+    for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
+        any = any || tiles->block[b];
+    return !any;
+}
+
+/* Of the updates at a place, the state of the n-th before number i; before the
+ * first one come the last of the step before. */
+static struct weft_layer_tiles state_before(const struct weft_g_update *u,
+                                            int32_t i, int32_t place,
+                                            int32_t n)
+{
+    int32_t all = u->m->home.plan.zero == 0 ? u->n_bundles : u->n;
+    struct weft_layer_tiles state;
+    do {
+        i = (i > 0 ? i : all) - 1;
+        state = state_at(u, i, place);
+        n -= !is_empty(&state);
+    } while (n > 0);
+    return state;
+}
+
+/* How many updates' states are at a place at a time, of those that are
+ * offloaded: while one comes, another goes. */
+enum { STATES = 2 };
+
+/* AdamW at a place, with number i's state. Where that is offloaded, it comes from
+ * host memory when the norm is known and the state of the last update but one
+ * has gone, and goes back. That it comes in its turn bounds what is there. */
+static void adamw(struct weft_g_update *u, int32_t i,
+                  const struct weft_g_bundle *b,
+                  const struct weft_chunks *chunks, int32_t place,
+                  const struct weft_layer_tiles *grad, struct weft_tile *norm,
+                  const struct weft_layer_tiles *fwd)
+{
+    const struct weft_g_model *m = u->m;
+    bool offload = m->home.plan.offload;
+    struct weft_layer_tiles state = state_at(u, i, place), opt = state;
+    struct weft_where where = weft_g_update_turn(u, b, place);
+    norm = weft_g_copy_at(u->t->copies, u->seq, &where, norm, place);
+    if (offload) {
+        struct weft_layer_tiles before = state_before(u, i, place, STATES);
+        opt = weft_g_temp_like(u, "optimizer state", WEFT_MEM_OPTIMIZER,
+                               place, state);
+        weft_insert_open_group(u->seq, &where, norm, &before, &opt);
+        weft_g_copy_tiles(u, state, opt);
+        where = weft_g_update_turn(u, b, place);
+    }
+    weft_insert_adamw(u->seq, &where, &m->shape, &u->t->adamw, b->group,
+                      chunks, grad, norm, &opt, fwd);
+    if (offload) {
+        weft_g_copy_tiles(u, opt, state);
+        weft_g_tiles_release(&opt);
+    }
 }
 
 /* AdamW on one shard, at its owner's place. */
-static void update_shard(struct weft_g_update *u, struct weft_g_owned *o,
+static void update_shard(struct weft_g_update *u, int32_t i,
                          struct weft_tile *norm)
 {
     const struct weft_g_model *m = u->m;
+    const struct weft_g_owned *o = &u->owned[i];
     const struct weft_g_shard *s = &o->shard;
-    struct weft_layer_tiles opt = weft_g_shard_tiles(m, s, &m->opt[s->place]);
     struct weft_layer_tiles fwd = (m->home.plan.zero >= 3
                                        ? weft_g_shard_tiles
                                        : weft_g_shard_parts)(
         m, s, &m->fwd[s->place]);
-    struct weft_where where = weft_g_update_turn(u, &s->bundle, s->place);
-    weft_insert_adamw(u->seq, &where, &m->shape, &u->t->adamw,
-                      s->bundle.group, &s->chunks, &o->node[0].tiles,
-                      norm_at(u, &where, norm, s->place), &opt, &fwd);
+    adamw(u, i, &s->bundle, &s->chunks, s->place, &o->node[0].tiles, norm,
+          &fwd);
 }
 
 /* Copies the sum of a shard's tile to its part of a whole gradient tile. */
@@ -89,12 +154,7 @@ static void update_bundle(struct weft_g_update *u, int32_t i,
         struct weft_layer_tiles grad = whole_sum(u, i, place[k]);
         struct weft_layer_tiles fwd = weft_g_bundle_tiles(m, &b,
                                                           &m->fwd[place[k]]);
-        struct weft_layer_tiles opt = weft_g_bundle_tiles(m, &b,
-                                                          &m->opt[place[k]]);
-        struct weft_where where = weft_g_update_turn(u, &b, place[k]);
-        weft_insert_adamw(u->seq, &where, &m->shape, &u->t->adamw, b.group,
-                          &all, &grad, norm_at(u, &where, norm, place[k]),
-                          &opt, &fwd);
+        adamw(u, i, &b, &all, place[k], &grad, norm, &fwd);
     }
 }
 
@@ -220,7 +280,7 @@ void weft_g_update_weights(struct weft_g_update *u, int32_t i,
         publish_norms(u, &b);
     }
     for (int32_t k = u->first[i]; k < u->first[i + 1] && zero > 0; k++) {
-        update_shard(u, &u->owned[k], norm);
+        update_shard(u, k, norm);
         if (zero < 3)
             publish_shard(u, &u->owned[k].shard);
     }

@@ -31,6 +31,7 @@ const char weft_help_plan[] =
     "options:\n"
     "      --from layout=TEXT  one layout for all calls: dp2tp2pp1, then\n"
     "                          ,zero=1 ,micro_batches=4 ,recompute ,offload\n"
+    "                          ,offload_optimizer\n"
     "      --from NAME         as a system known by name; --from list names "
     "them;\n"
     "                          or shares of devices: "

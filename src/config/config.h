@@ -220,6 +220,7 @@ struct weft_config {
         int32_t micro_batches;      /* of each gradient group; 0: by tokens */
         int32_t zero;               /* 0..3 */
         bool recompute;             /* false */
+        bool offload_optimizer;     /* false */
         bool intra_stage_fusion;    /* false */
         int32_t joined_mini_batches;           /* fused: per schedule; 1 */
         int32_t mini_batches_ahead;            /* 16; 0: all */

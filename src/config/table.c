@@ -57,6 +57,8 @@ static const struct weft_config_key last[] = {
             "split over dp: 1 optimizer, 2 and gradients, 3 and weights"),
     KEY_BOOL("train.recompute", train.recompute, "false", 0,
              "recompute activations, for less memory"),
+    KEY_BOOL("train.offload_optimizer", train.offload_optimizer, "false", 0,
+             "optimizer states lie in host memory, and come layer by layer"),
     KEY_ENUM("numerics.dtype", numerics.dtype, NULL, WEFT_F32, "f32|bf16",
              KEY_NUM,
              "of weights and activations; else the model's (f16: f32)"),
@@ -167,6 +169,8 @@ static const struct weft_config_alias aliases[] = {
     {"train.recompute", "|gradient_checkpointing"
                         "|enable_gradient_checkpointing|"},
     {"train.zero", "|zero_stage|"},
+    {"train.offload_optimizer", "|offload_optimizer|optimizer_offload"
+                                "|adam_offload|"},
     {"numerics.dtype", "|bf16|fp16|torch_dtype|model_dtype|precision|"},
     {"layout", "|tensor_model_parallel_size|tensor_parallel_size|tp_size"
                "|pipeline_model_parallel_size|pipeline_parallel_size"

@@ -174,6 +174,7 @@ static void apply_keys(const struct weft_config *c, struct weft_plan *plan)
         if (k->zero == 0)
             k->zero = c->train.zero;
         k->recompute = k->recompute || c->train.recompute;
+        k->offload = k->offload || c->train.offload_optimizer;
     }
 }
 

@@ -135,6 +135,18 @@ int32_t weft_costs_path(const struct weft_costs *c, int32_t from, int32_t to,
     return n;
 }
 
+/* The place in whose memory a tile lies: what is the host's at the place of a GPU
+ * lies where the rank's CPU devices have theirs. */
+static int32_t place_of(const struct weft_costs *c,
+                        const struct weft_rec_tile *tile)
+{
+    int32_t local = tile->place % c->n_places, gpus = c->job.n_gpus;
+    bool host = weft_mem_class_on_host((enum weft_mem_class) tile->mem);
+    return host && local < gpus && gpus < c->n_places
+             ? tile->place - local + gpus
+             : tile->place;
+}
+
 int32_t weft_costs_message(const struct weft_costs *c,
                            const struct weft_recording *r, int64_t task,
                            int32_t link[WEFT_COSTS_PATH],
@@ -143,7 +155,7 @@ int32_t weft_costs_message(const struct weft_costs *c,
     const struct weft_rec_task *t = &r->task[task];
     int32_t from = t->place, to = t->place;
     for (int64_t a = t->access; a < t->access + t->n_access; a++) {
-        int32_t place = r->tile[r->access[a].tile].place;
+        int32_t place = place_of(c, &r->tile[r->access[a].tile]);
         *(r->access[a].mode == 0 ? &from : &to) = place;
     }
     *bytes_out = (double) t->work.bytes;
@@ -235,9 +247,9 @@ static double copy_s(const struct weft_costs *c,
     for (int64_t a = t->access; a < t->access + t->n_access; a++) {
         const struct weft_rec_tile *tile = &r->tile[r->access[a].tile];
         if (r->access[a].mode == 0)
-            from = tile->place;
+            from = place_of(c, tile);
         else
-            to = tile->place;
+            to = place_of(c, tile);
         bytes += r->access[a].mode == 0 ? (double) tile->bytes : 0;
     }
     return from >= 0 && to >= 0 && from != to ? alone_s(c, from, to, bytes)

@@ -128,8 +128,10 @@ static bool parse_shares(const char *at, size_t n, struct weft_shares *out)
 
 /* ",zero=1,recompute", to the end. */
 static int parse_options(const char *layout, const char *at,
-                         struct weft_call_plan *out, struct weft_err *err)
+                         struct weft_call_plan *out, bool *state_out,
+                         struct weft_err *err)
 {
+    *state_out = false;
     for (const char *word; *at; at = word + strcspn(word, ",")) {
         size_t n = strcspn(at + 1, ",");
         word = at + 1;
@@ -148,11 +150,13 @@ static int parse_options(const char *layout, const char *at,
             out->recompute = true;
         else if (n == 7 && memcmp(word, "offload", 7) == 0)
             out->offload = true;
+        else if (n == 17 && memcmp(word, "offload_optimizer", 17) == 0)
+            *state_out = true;
         else
             return weft_err_set(err, WEFT_EINVAL,
                                 "layout '%.100s': '%.*s' must be zero=N, "
-                                "micro_batches=N, shares=N:N, recompute or "
-                                "offload",
+                                "micro_batches=N, shares=N:N, recompute, "
+                                "offload or offload_optimizer",
                                 layout, (int) weft_min64((int64_t) n, 40),
                                 word);
     }
@@ -182,9 +186,10 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
 {
     struct weft_call_plan all = {0};
     const char *at = layout;
+    bool state = false;
     int rc = parse_degrees(layout, &at, &all, err);
     if (!rc)
-        rc = parse_options(layout, at, &all, err);
+        rc = parse_options(layout, at, &all, &state, err);
     if (!rc)
         rc = find_mesh(layout, needs, &all, err);
     if (rc)
@@ -198,7 +203,8 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
         *c = all;
         c->zero = trains ? all.zero : 0;
         c->recompute = trains && all.recompute;
-        c->offload = weft_flow_frozen(&out->flow, i) && all.offload;
+        c->offload = trains ? state
+                            : weft_flow_frozen(&out->flow, i) && all.offload;
         if (out->flow.call[i].kind == WEFT_GENERATE)
             c->micro_batches = 0;
     }

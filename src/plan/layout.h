@@ -52,7 +52,8 @@ struct weft_call_plan {
     int32_t zero;          /* train: 0 none, 1 optimizer state, 2 and
                               gradients, 3 and parameters are split over dp */
     bool recompute;        /* train: activations */
-    bool offload;          /* frozen models: to host memory between uses */
+    bool offload; /* to host memory between uses: a frozen model; train:
+                              the optimizer state */
     /* Fused pipelines (RLHFuse section 5) lie beside one another: the stages
      * of a replica, not the replicas of a stage, are neighbours; reversed:
      * the last stage first. Member (i, s, k) is device (i * pp + s) * tp + k
@@ -188,8 +189,8 @@ int32_t weft_plan_n_used(const struct weft_plan_needs *needs);
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out);
 /* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then
- * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload", each
- * for the calls that it means something to. The mesh begins at node 0 device
+ * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload" (frozen
+ * models), ",offload_optimizer", each for the calls that it means something to. The mesh begins at node 0 device
  * 0, a GPU where there are some. Errors: WEFT_EINVAL names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);

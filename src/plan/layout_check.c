@@ -171,8 +171,10 @@ static int check_options(const struct check *k)
                      c->zero);
     if (c->recompute && !trains)
         return wrong(k, "recompute is for calls that train");
-    if (c->offload && !weft_flow_frozen(k->needs->flow, k->call))
-        return wrong(k, "offload is for models that are never trained");
+    if (c->offload && !trains && !weft_flow_frozen(k->needs->flow, k->call))
+        return wrong(k,
+                     "offload is for calls that train, and for models that "
+                     "are never trained");
     if (c->micro_batches < 0)
         return wrong(k, "micro_batches %d must be at least 0",
                      c->micro_batches);

@@ -33,7 +33,8 @@ static void put_call(FILE *f, const struct weft_plan *plan, int32_t call)
             range(c->mesh.device, c->mesh.n_devices, devices), c->dp, c->tp,
             c->pp, parts);
     if (weft_flow_trains(flow, call))
-        fprintf(f, "%4d  %-9s  -", c->zero, c->recompute ? "yes" : "no");
+        fprintf(f, "%4d  %-9s  %s", c->zero, c->recompute ? "yes" : "no",
+                c->offload ? "optimizer" : "-");
     else
         fprintf(f, "   -  -          %s",
                 !weft_flow_frozen(flow, call) ? "-"

@@ -29,7 +29,7 @@ enum weft_mem_class {
     WEFT_MEM_ACTIVATIONS,
     WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
     WEFT_MEM_TASKS,   /* records of tasks that have not ended */
-    WEFT_MEM_HOST,    /* copies of weights that are offloaded */
+    WEFT_MEM_HOST,    /* weights and optimizer states that are offloaded */
     WEFT_N_MEM_CLASSES
 };
 /* Index of the sum where bytes are given by class. */

@@ -77,6 +77,14 @@ static void copy_beside(struct weft_seq *seq, const struct copy_args *args,
     }
 }
 
+/* Whether a copy goes to or from a card, whose place may have both tiles. */
+static bool between_memories(const struct weft_tile *src,
+                             const struct weft_tile *dst)
+{
+    bool from = weft_tile_on_card(src), to = weft_tile_on_card(dst);
+    return from && to ? src->id.place != dst->id.place : from || to;
+}
+
 void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
                     struct weft_tile *src, struct weft_tile *dst)
 {
@@ -91,8 +99,7 @@ void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
         rt->traffic[src->mem].n_copies++;
         rt->traffic[src->mem].copied_bytes += src->bytes;
     }
-    if (src->id.place != dst->id.place
-        && (weft_tile_on_card(src) || weft_tile_on_card(dst)))
+    if (between_memories(src, dst))
         copy_beside(seq, &args, src, dst, &who);
     else
         weft_insert_here(seq, &weft_cl_copy, &args, sizeof args, access, 2,

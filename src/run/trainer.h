@@ -40,7 +40,7 @@ struct weft_run_model {
                       checkpoints contain */
     char *folder;  /* from which its weights were read */
     bool open;
-    bool offload;             /* its tiles are released between uses */
+    bool offload; /* frozen: its tiles are released between uses */
     struct weft_g_model host; /* if so: the copies that they are made of */
 };
 

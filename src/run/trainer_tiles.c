@@ -42,7 +42,7 @@ static int create_model(struct weft_trainer *t, struct weft_run_model *m,
         &t->flow, role->trained ? WEFT_TRAIN : WEFT_INFER, m->role);
     m->open = true;
     m->optim = role->trained ? weft_run_optimizer(&t->config, role) : NULL;
-    m->offload = t->plan.call[m->home].offload;
+    m->offload = !role->trained && t->plan.call[m->home].offload;
     m->folder = weft_strdup(folder);
     if (!m->folder)
         return weft_err_nomem(err, role->name, strlen(folder));

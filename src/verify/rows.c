@@ -74,6 +74,7 @@ static const struct weft_verify_row rows[] = {
      F32 | ALL},
     {"recompute", 1, 2, "train.recompute=true", NULL, NO},
     {"offload", 1, 2, "model.reference_offload=true", NULL, ALL},
+    {"offload-optimizer", 1, 2, "train.offload_optimizer=true", NULL, BF16},
 
     {"tp2", 1, 2, "layout=tp2", NULL, NO},
     {"tp3", 1, 3, "layout=tp3", NULL, ALL},
@@ -216,7 +217,7 @@ static struct weft_mesh mesh_of(const struct weft_verify_row *row,
     return (struct weft_mesh){first / d, n / d, 0, d};
 }
 
-/* The k-th call of a kind; `offload` is left out where weights change. */
+/* The k-th call of a kind. */
 static int plan_call(const struct weft_verify_row *row,
                      const struct weft_plan_needs *needs, int32_t call,
                      const struct weft_verify_place *place,
@@ -227,7 +228,6 @@ static int plan_call(const struct weft_verify_row *row,
     if (rc)
         return rc;
     *out = uniform.call[call];
-    out->offload = out->offload && weft_flow_frozen(needs->flow, call);
     out->mesh = mesh_of(row, place->first, weft_mesh_size(&out->mesh));
     return 0;
 }

@@ -108,8 +108,8 @@ edited critic_infer zero 1
 plan "critic_infer" "zero 1 is for calls that train"
 edited critic_infer recompute true
 plan "critic_infer" "recompute is for calls that train"
-edited actor_train offload true
-plan "actor_train" "offload is for models that are never trained"
+edited critic_infer offload true
+plan "critic_infer" "offload is for calls that train, and for models"
 edited actor_generate micro_batches 2
 plan "actor_generate" "micro_batches 2"
 edited actor_train dp 0

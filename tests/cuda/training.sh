@@ -90,8 +90,10 @@ layouts() # DTYPE MODEL 'CARDS LAYOUT words'...
 }
 layouts f32 tied "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" "4 dp2tp2pp1" \
     "2 dp2tp1pp1 train.micro_batch_tokens=16" "2 dp2tp1pp1,zero=1" \
-    "2 dp2tp1pp1,zero=2" "4 dp2tp2pp1,zero=3"
-layouts bf16 small-heads "1 dp1tp1pp1" "2 dp1tp2pp1" "4 dp2tp2pp1,zero=3"
+    "2 dp2tp1pp1,zero=2" "4 dp2tp2pp1,zero=3" \
+    "2 dp2tp1pp1,zero=1,offload_optimizer"
+layouts bf16 small-heads "1 dp1tp1pp1" "2 dp1tp2pp1" "4 dp2tp2pp1,zero=3" \
+    "1 dp1tp1pp1,offload_optimizer"
 kind=-norms # Qwen3's norms of queries and keys
 layouts f32 norms "1 dp1tp1pp1" "4 dp2tp2pp1"
 kind=

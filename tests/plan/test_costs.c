@@ -295,6 +295,18 @@ static void test_host(void)
     CHECK(near(rate[link[0]], 20e9) && near(latency, 5e-6));
     CHECK_INT(weft_costs_path(costs, 5, 4, back, &latency), 1);
     CHECK(near(rate[back[0]], 20e9) && back[0] != link[0]);
+    /* what lies in host memory at a GPU's place takes the same way */
+    weft_recording_init(&r);
+    int32_t from = tile(4, 1000000), to = tile(4, 1000000), at[4];
+    r.tile[from].mem = WEFT_MEM_HOST;
+    double bytes;
+    int64_t copy = task(WEFT_REC_COPY, 4, NULL);
+    weft_recording_access(&r, from, 0);
+    weft_recording_access(&r, to, 1);
+    weft_recording_work(&r, NULL);
+    CHECK_INT(weft_costs_message(costs, &r, copy, at, &latency, &bytes), 1);
+    CHECK(near(bytes, 1e6) && at[0] == back[0]);
+    weft_recording_release(&r);
     weft_costs_free(costs);
 }
 

@@ -76,6 +76,10 @@ static void test_plan_uniform(void)
         CHECK_INT(k->offload, c == CALL_REF_INFER || c == CALL_REWARD_INFER);
         CHECK_INT(k->micro_batches, used && c != CALL_ACTOR_GENERATE ? 3 : 0);
     }
+    REQUIRE_OK(weft_plan_uniform("dp2,offload_optimizer", &n, &p, &err), err);
+    for (int c = 0; c < WEFT_MAX_CALLS; c++)
+        CHECK_INT(p.call[c].offload,
+                  weft_flow_placed(&flow, c) && weft_flow_trains(&flow, c));
     REQUIRE_OK(weft_plan_uniform("pp2dp4", &n, &p, &err), err);
     CHECK_INT(p.call[CALL_ACTOR_TRAIN].dp, 4);
     CHECK_INT(p.call[CALL_ACTOR_TRAIN].tp, 1);
@@ -97,14 +101,15 @@ static void test_plan_uniform_refused(void)
         {"dp0", "'dp0' must be"},
         {"dp-1", "'dp-1' must be"},
         {"dp2tp2dp2", "layout 'dp2tp2dp2' gives dp twice"},
-        {"dp2,", "'' must be zero=N, micro_batches=N, shares=N:N, recompute "
-                 "or offload"},
+        {"dp2,", "'' must be zero=N, micro_batches=N, shares=N:N, recompute, "
+                 "offload or offload_optimizer"},
         {"dp2,zeor=1", "'zeor=1' must be zero=N"},
         {"dp2,zero", "'zero' must be zero=N"},
         {"dp2,zero=", "'zero=' must be zero=N"},
         {"dp2,zero=1x", "'zero=1x' must be"},
         {"dp2,recompute=1", "'recompute=1' must be"},
         {"dp2,offload,,", "'' must be"},
+        {"dp2,offload_optimizers", "'offload_optimizers' must be"},
         {"dp3", "layout 'dp3' takes 3 devices, but a mesh is a power of two "
                 "of a node's 4 devices, or whole nodes of the 2; the nearest "
                 "below has 2"},

@@ -200,8 +200,10 @@ static void test_check_options(void)
     c = on(one, 1, 1, 1);
     c.offload = true;
     accepted(CALL_REF_INFER, c);
-    refused(CALL_ACTOR_TRAIN, c,
-            "actor_train: offload is for models that are never trained");
+    accepted(CALL_ACTOR_TRAIN, c);
+    refused(CALL_ACTOR_GENERATE, c,
+            "actor_generate: offload is for calls that train, and for models "
+            "that are never trained");
     c = on(one, 1, 1, 1);
     c.micro_batches = 2;
     accepted(CALL_REF_INFER, c);

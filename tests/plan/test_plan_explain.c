@@ -23,6 +23,8 @@ static void test_explain_calls(void)
                                                        .micro_batches = 8,
                                                        .zero = 1,
                                                        .recompute = true};
+    p.call[CALL_CRITIC_TRAIN] = (struct weft_call_plan){
+        .mesh = one, .dp = 1, .tp = 1, .pp = 1, .offload = true};
     char *text = weft_plan_explain(&p);
     CHECK_STR(text, "nodes 2, devices of each 2\n\n"
                     "call            nodes      devices      dp  tp  pp  "
@@ -34,7 +36,9 @@ static void test_explain_calls(void)
                     "critic_infer    1          1             1   1   1  "
                     "by tokens         -  -          -\n"
                     "actor_train     0-1        0-1           1   2   2  "
-                    "8                 1  yes        -\n");
+                    "8                 1  yes        -\n"
+                    "critic_train    1          1             1   1   1  "
+                    "by tokens         0  no         optimizer\n");
     weft_free(text);
 }
 

@@ -109,6 +109,11 @@ static void test_devices(void)
     CHECK(is_beside(1));
     weft_insert_copy(seq, &any, tile[0], tile[1]);
     CHECK(is_beside(1));
+    /* so it is to and from what its place has in host memory */
+    weft_insert_copy(seq, &any, tile_at(1, WEFT_MEM_HOST, 64), tile[1]);
+    CHECK(is_beside(1));
+    weft_insert_copy(seq, &any, tile[1], tile_at(1, WEFT_MEM_HOST, 64));
+    CHECK(is_beside(1));
     /* A GPU copies in its own memory, and what lies in the host's. */
     weft_insert_copy(seq, &any, tile[1], tile_at(1, WEFT_MEM_WEIGHTS, 64));
     CHECK_INT(device_of_last(), 1);

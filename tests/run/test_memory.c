@@ -214,6 +214,9 @@ static const char *const uniform[][7] = {
      "iterations=2"},
     {"runtime.devices=4", "layout=dp4,zero=3,offload", "runtime.place=device",
      "iterations=2"},
+    {"runtime.devices=1", "layout=dp1,offload_optimizer", "iterations=2"},
+    {"runtime.devices=4", "layout=dp2tp2,zero=1,offload_optimizer",
+     "runtime.place=device", "iterations=2"},
 };
 
 /* ZeRO at up to 16 replicas: the fullest of devices has of each model's
@@ -578,8 +581,8 @@ static void test_memory_host(void)
                            "runtime.memory_limit_gib=1000000"};
     CHECK_FAILS(weft_trainer_open(fixture.config, 4, words, &t, &err),
                 WEFT_ENOMEM, err,
-                "are copies of offloaded weights (class host): offload fewer "
-                "models, or use smaller ones");
+                "are weights and optimizer states that are offloaded (class "
+                "host): offload less, raise ZeRO, or use smaller models");
 }
 
 static void test_memory_remove(void)

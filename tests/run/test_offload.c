@@ -2,7 +2,8 @@
 /*
  * Runs that offload frozen models: the bits of runs that do not, also when the
  * files are gone; weights leave memory between uses and the host's copy is
- * counted beside it; metrics and the report say what it took.
+ * counted beside it; metrics and the report say what it took. The same for
+ * optimizer states of trained models, of which two updates' are there at most.
  */
 #include <math.h>
 
@@ -155,6 +156,102 @@ static void test_offload_memory(void)
     CHECK_INT(at_rest[0], at_rest[1] + host); /* one place has it all */
 }
 
+/* ---- Optimizer states ----------------------------------------------------- */
+
+static void test_optimizer_layouts(void)
+{
+    static const char *const layout[][2] = {
+        {"layout=dp1", "runtime.devices=1"},
+        {"layout=dp3", "runtime.devices=3"},
+        {"layout=tp2pp2", "runtime.devices=4"},
+        {"layout=dp4,zero=1", "runtime.devices=4"},
+        {"layout=dp2tp2,zero=2", "runtime.devices=4"},
+        {"layout=dp2pp2,zero=3,offload", "runtime.devices=4"}};
+    static const char *const dtype[] = {"numerics.dtype=f32",
+                                        "numerics.dtype=bf16"};
+    for (size_t i = 0; i < 2 * WEFT_COUNT(layout); i++) {
+        const char *type = dtype[i % 2];
+        char name[32];
+        const char *one[] = {type, "runtime.devices=1", NULL};
+        const char *word[] = {type,
+                              layout[i / 2][0],
+                              layout[i / 2][1],
+                              i % 4 < 2 ? "runtime.place=node"
+                                        : "runtime.place=device",
+                              "train.offload_optimizer=true",
+                              NULL};
+        static struct weft_hash there[2];
+        if (i < 2) {
+            snprintf(name, sizeof name, "state-%zu", i);
+            struct weft_trainer *t = fixture_open(&fixture, name, one);
+            fixture_steps(t, 3);
+            weft_trainer_close(t);
+            there[i] = fixture_hash(&fixture, name, 3);
+        }
+        snprintf(name, sizeof name, "host-%zu", i);
+        struct weft_trainer *t = fixture_open(&fixture, name, word);
+        fixture_steps(t, 3);
+        weft_trainer_close(t);
+        CHECK(weft_hash_equal(there[i % 2], fixture_hash(&fixture, name, 3)));
+    }
+}
+
+static size_t bytes_of(const struct weft_layer_tiles *tiles)
+{
+    size_t sum = tiles->norms ? weft_tile_bytes(tiles->norms) : 0;
+    for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
+        sum += tiles->block[b] ? weft_tile_bytes(tiles->block[b]) : 0;
+    return sum;
+}
+
+/* The most that two updates have of the state of a model on one device; of the
+ * whole model, all_out. */
+static size_t two_updates(const struct weft_g_model *m, size_t *all_out)
+{
+    size_t most = 0, second = 0;
+    *all_out = 0;
+    for (int32_t i = 0; i < weft_g_n_bundles(m); i++) {
+        struct weft_g_bundle b = weft_g_bundle_get(m, i);
+        struct weft_layer_tiles tiles = weft_g_bundle_tiles(m, &b,
+                                                            &m->opt[0]);
+        size_t bytes = bytes_of(&tiles);
+        *all_out += bytes;
+        if (bytes > most) {
+            second = most;
+            most = bytes;
+        } else if (bytes > second) {
+            second = bytes;
+        }
+    }
+    return most + second;
+}
+
+/* Between steps no optimizer state is at its place, and in a step that of two
+ * updates, across steps too. */
+static void test_optimizer_memory(void)
+{
+    const char *word[] = {"layout=dp1,offload_optimizer", "runtime.devices=1",
+                          "runtime.place=device", "ppo.mini_batches=2", NULL};
+    struct weft_trainer *t = fixture_open(&fixture, "states", word);
+    size_t most = 0, sum = 0, now, peak;
+    for (int32_t r = 0; r < t->flow.n_roles; r++) {
+        size_t all = 0;
+        if (t->flow.role[r].trained)
+            most += two_updates(&t->model[r].tiles, &all);
+        sum += all;
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(now_bytes(t, WEFT_MEM_OPTIMIZER), 0);
+        CHECK_INT(now_bytes(t, WEFT_MEM_HOST), sum);
+        fixture_steps(t, 1);
+    }
+    weft_rt_memory(t->rt, WEFT_MEM_OPTIMIZER, &now, &peak);
+    CHECK(peak > 0 && peak <= most && most < sum);
+    CHECK((size_t) t->plan.memory[0][WEFT_MEM_OPTIMIZER] <= most);
+    CHECK_INT(t->plan.memory[0][WEFT_MEM_HOST], sum);
+    weft_trainer_close(t);
+}
+
 /* ---- What is said ---------------------------------------------------------- */
 
 static void test_offload_metrics(void)
@@ -187,4 +284,6 @@ WEFT_TESTS("run/offload", {"make", test_make},
            {"test_offload_gone", test_offload_gone},
            {"test_offload_memory", test_offload_memory},
            {"test_offload_metrics", test_offload_metrics},
+           {"test_optimizer_layouts", test_optimizer_layouts},
+           {"test_optimizer_memory", test_optimizer_memory},
            {"remove", test_offload_remove})

@@ -195,6 +195,8 @@ static void test_plan_of_keys(void)
     CHECK_INT(call("actor_train")->zero, 1);
     CHECK(call("ref_infer")->offload);
     CHECK_INT(call("reward_infer")->dp, 0);
+    REQUIRE_OK(make("layout=dp2", "train.offload_optimizer=true", NULL), err);
+    CHECK(call("actor_train")->offload && !call("ref_infer")->offload);
     CHECK_FAILS(make("layout=dp1tp1pp4", NULL, NULL), WEFT_EINVAL, err,
                 "actor_generate: pp 4 is more than the model's 2 layers");
     CHECK_FAILS(make("layout=dp3", NULL, NULL), WEFT_EINVAL, err,

@@ -246,7 +246,9 @@ static void test_same(void)
          "runtime.place=device"},
         {"runtime.devices=4", "layout=dp2tp2,zero=2", "reference.every=1"},
         {"runtime.devices=4", "layout=dp2pp2,offload", "reference.every=2",
-         "numerics.dtype=bf16", "runtime.place=device"}};
+         "numerics.dtype=bf16", "runtime.place=device"},
+        {"runtime.devices=4", "layout=dp2pp2,zero=1,offload_optimizer",
+         "runtime.place=device"}};
     for (size_t i = 0; i < WEFT_COUNT(word); i++) {
         char name[32];
         const char *all[9] = {NULL};

@@ -19,7 +19,7 @@ static const char *const remedy[WEFT_N_MEM_CLASSES] = {
                              "train.recompute",
     [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
     [WEFT_MEM_TASKS] = "lower train.mini_batches_ahead",
-    [WEFT_MEM_HOST] = "offload fewer models, or use smaller ones",
+    [WEFT_MEM_HOST] = "offload less, raise ZeRO, or use smaller models",
 };
 
 /* What the machine has free for each rank here, or what its control group or
@@ -90,14 +90,17 @@ static const struct change {
     int32_t zero;
     bool recompute;
     int32_t tp, pp; /* factors by which dp is divided */
+    bool offload;   /* of a GPU's memory: optimizer states */
 } changes[] = {
-    {"train.recompute", 0, true, 1, 1},
-    {"train.zero 1", 1, false, 1, 1},
-    {"train.zero 2", 2, false, 1, 1},
-    {"train.zero 3", 3, false, 1, 1},
-    {"twice the tp", 0, false, 2, 1},
-    {"twice the pp", 0, false, 1, 2},
-    {"twice the pp and train.zero 1", 1, false, 1, 2},
+    {"train.recompute", 0, true, 1, 1, false},
+    {"train.zero 1", 1, false, 1, 1, false},
+    {"train.zero 2", 2, false, 1, 1, false},
+    {"train.zero 3", 3, false, 1, 1, false},
+    {"twice the tp", 0, false, 2, 1, false},
+    {"twice the pp", 0, false, 1, 2, false},
+    {"twice the pp and train.zero 1", 1, false, 1, 2, false},
+    {"train.offload_optimizer", 0, false, 1, 1, true},
+    {"train.offload_optimizer and train.recompute", 0, true, 1, 1, true},
 };
 
 /* Changes a training call's layout as far as that is possible. */
@@ -109,6 +112,7 @@ static int apply(struct weft_trainer *t, const struct change *change,
     int32_t factor = change->tp * change->pp;
     plan->zero = plan->zero > change->zero ? plan->zero : change->zero;
     plan->recompute = plan->recompute || change->recompute;
+    plan->offload = plan->offload || change->offload;
     if (plan->dp % factor == 0 && plan->tp * change->tp <= shape->n_blocks
         && plan->pp * change->pp <= shape->n_layers) {
         plan->dp /= factor;
@@ -164,6 +168,8 @@ static int refuse(const struct weft_trainer *t, bool gpu,
             most = c;
     snprintf(advice, sizeof advice, "%s", remedy[most]);
     for (size_t i = 0; i < WEFT_COUNT(changes); i++) {
+        if (changes[i].offload && !gpu)
+            continue; /* all is the host's */
         int64_t bytes = bytes_with(t, gpu, &changes[i]);
         if (bytes < 0 || (double) bytes > limit)
             continue;
@@ -197,7 +203,8 @@ static int check_host(const int64_t sum[WEFT_MEM_ALL + 1],
     return weft_err_set(
         err, WEFT_ENOMEM,
         "the run needs %.2f GiB and %s %.2f GiB; %.2f GiB of "
-        "it are copies of offloaded weights (class %s): %s",
+        "it are weights and optimizer states that are offloaded (class %s): "
+        "%s",
         (double) all / gib, whose, (double) limit / gib, (double) host / gib,
         weft_mem_class_name(WEFT_MEM_HOST), remedy[WEFT_MEM_HOST]);
 }

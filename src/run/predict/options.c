@@ -173,9 +173,9 @@ static bool more_micro_batches(const struct weft_finding *f,
         && (int64_t) at->micro_batches * steps <= f->needs->n_samples;
 }
 
-/* Of a set of training calls, those whose weights, gradients and optimizer state
- * fit a device as far as is known: they are the same with any micro-batches,
- * recomputed or not. */
+/* Of a set of training calls, those whose weights, gradients and optimizer state,
+ * unless it is offloaded, fit a device as far as is known: they are the same with
+ * any micro-batches, recomputed or not. */
 static uint32_t fitting(const struct weft_finding *f, uint32_t calls,
                         const struct weft_call_plan *at)
 {
@@ -187,11 +187,26 @@ static uint32_t fitting(const struct weft_finding *f, uint32_t calls,
             if (o->held > (double) f->needs->device_bytes
                 && memcmp(&p->mesh, &at->mesh, sizeof p->mesh) == 0
                 && p->dp == at->dp && p->tp == at->tp && p->pp == at->pp
-                && p->zero == at->zero)
+                && p->zero == at->zero && p->offload == at->offload)
                 calls &= ~(1u << c);
         }
     }
     return calls;
+}
+
+/* Prices a layout for the calls that fit so, and where that saves memory, with
+ * optimizer states offloaded for the others. */
+static int price_fitting(struct weft_finding *f,
+                         const struct weft_call_plan *at, uint32_t calls,
+                         bool saving, struct weft_err *err)
+{
+    struct weft_call_plan off = *at;
+    uint32_t fit = fitting(f, calls, at);
+    int rc = price(f, at, fit, err);
+    off.offload = true;
+    return rc || !saving
+             ? rc
+             : price(f, &off, fitting(f, calls & ~fit, &off), err);
 }
 
 /* All that training can have beside a layout's degrees. saving: what takes more
@@ -208,7 +223,7 @@ static int price_training(struct weft_finding *f, struct weft_call_plan at,
                 at.recompute = r;
                 bool saves = r || (at.pp == 1 && at.micro_batches > 0);
                 if (saves == saving)
-                    rc = price(f, &at, fitting(f, calls, &at), err);
+                    rc = price_fitting(f, &at, calls, saving, err);
             }
         at.zero = 0;
     } while (!rc && more_micro_batches(f, &at));
