@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "kern/ops.h"
+
 static int32_t block_of(const struct weft_shape *s, int32_t token)
 {
     int32_t t = s->n_blocks - 1;
@@ -68,9 +70,46 @@ void weft_k_embed_backward(const struct weft_shape *s, int32_t n,
     }
 }
 
-/* Columns written at a time to each of a panel's 32 rows: one cache line, as
- * rows that lie a multiple of 4 KB apart evict one another. */
-enum { STRIP = 16 };
+/* A square of words of 4 bytes; both panels of f32 and of pairs of bf16 consist
+ * of such. */
+struct square {
+    uint32_t word[WEFT_PANEL][WEFT_PANEL];
+};
+
+/* to[j][i] = from[i * ld + j], i < rows, j < columns; the rest is undefined. */
+static void turn(const char *from, int64_t ld, int64_t rows, int64_t columns,
+                 struct square *to)
+{
+    struct square s;
+    for (int64_t i = 0; i < rows; i++)
+        if (columns == WEFT_PANEL)
+            memcpy(s.word[i], from + i * ld * 4, sizeof s.word[i]);
+        else
+            memcpy(s.word[i], from + i * ld * 4, (size_t) columns * 4);
+    weft_k_ops()->transpose(WEFT_F32, &s, to);
+}
+
+/* Adds `rows` rows of k to a panel's first columns. */
+static void add_rows(const float *row, int64_t rows, int64_t k, float *panel)
+{
+    for (int64_t k0 = 0; k0 < k; k0 += WEFT_PANEL) {
+        struct square turned;
+        int64_t columns = weft_min64(k - k0, WEFT_PANEL);
+        /* The next panel's rows, in the order in which they lie. */
+        const float *next = row + (k + k0) * WEFT_PANEL;
+        for (int64_t i = k0; i < k0 + columns; i++, next += WEFT_PANEL) {
+            WEFT_PREFETCH(next);
+            WEFT_PREFETCH(next + WEFT_PANEL / 2);
+        }
+        turn((const char *) (row + k0), k, rows, columns, &turned);
+        for (int64_t j = 0; j < columns; j++, panel += WEFT_PANEL) {
+            float add[WEFT_PANEL];
+            memcpy(add, turned.word[j], sizeof add);
+            for (int64_t r = 0; r < rows; r++)
+                panel[r] += add[r];
+        }
+    }
+}
 
 void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
                               struct weft_range chunks,
@@ -80,18 +119,9 @@ void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
     int64_t n = weft_min64((int64_t) weft_range_end(chunks) * WEFT_PANEL,
                            s->block[t].n_vocab)
               - first;
-    for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL) {
-        float *panel = head_grad + n0 * k;
-        int64_t n_rows = weft_min64(n - n0, WEFT_PANEL);
-        for (int64_t k0 = 0; k0 < k; k0 += STRIP) {
-            int64_t end = weft_min64(k0 + STRIP, k);
-            for (int64_t r = 0; r < n_rows; r++) {
-                const float *row = embed_grad + (n0 + r) * k;
-                for (int64_t j = k0; j < end; j++)
-                    panel[j * WEFT_PANEL + r] += row[j];
-            }
-        }
-    }
+    for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL)
+        add_rows(embed_grad + n0 * k, weft_min64(n - n0, WEFT_PANEL), k,
+                 head_grad + n0 * k);
 }
 
 size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *s)
@@ -99,34 +129,37 @@ size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *s)
     return (size_t) s->hidden * WEFT_PANEL * weft_dtype_bytes(s->dtype);
 }
 
-/* Copies a panel, (k, 32) f32 or (k / 2, 32, 2) bf16, to 32 rows of k. */
-static void rows_f32(int64_t k, const float *panel, float *row)
+/* Copies a panel, (k, 32) words, to 32 rows of k. */
+static void write_rows(const char *panel, int64_t k, char *row, bool past)
 {
-    for (int64_t k0 = 0; k0 < k; k0 += STRIP)
-        for (int64_t r = 0; r < WEFT_PANEL; r++)
-            for (int64_t j = k0; j < weft_min64(k0 + STRIP, k); j++)
-                row[r * k + j] = panel[j * WEFT_PANEL + r];
-}
-
-static void rows_bf16(int64_t k, const uint16_t *panel, uint16_t *row)
-{
-    for (int64_t k0 = 0; k0 < k; k0 += STRIP)
-        for (int64_t r = 0; r < WEFT_PANEL; r++)
-            for (int64_t j = k0; j < weft_min64(k0 + STRIP, k); j += 2)
-                memcpy(&row[r * k + j], &panel[j * WEFT_PANEL + 2 * r],
-                       2 * sizeof *row);
+    for (int64_t k0 = 0; k0 < k; k0 += WEFT_PANEL) {
+        struct square turned;
+        int64_t columns = weft_min64(k - k0, WEFT_PANEL);
+        size_t bytes = (size_t) columns * 4;
+        turn(panel + k0 * WEFT_PANEL * 4, WEFT_PANEL, columns, WEFT_PANEL,
+             &turned);
+        for (int64_t r = 0; r < WEFT_PANEL; r++) {
+            char *to = row + (r * k + k0) * 4;
+            if (past)
+                weft_k_ops()->copy_past(to, turned.word[r], bytes);
+            else
+                memcpy(to, turned.word[r], bytes);
+        }
+    }
 }
 
 void weft_k_tied_table(const struct weft_shape *s, int32_t t,
                        const void *head, void *table, void *scratch)
 {
     size_t bytes = weft_k_tied_table_scratch_bytes(s);
+    bool past = bytes / WEFT_PANEL * (size_t) s->block[t].n_vocab
+             >= WEFT_PAST_BYTES;
+    int64_t k = s->hidden * (int64_t) weft_dtype_bytes(s->dtype) / 4;
     for (int32_t n0 = 0; n0 < s->block[t].n_vocab; n0 += WEFT_PANEL) {
         size_t at = (size_t) (n0 / WEFT_PANEL) * bytes;
         memcpy(scratch, (const char *) head + at, bytes);
-        if (s->dtype == WEFT_F32)
-            rows_f32(s->hidden, scratch, (float *) ((char *) table + at));
-        else
-            rows_bf16(s->hidden, scratch, (uint16_t *) ((char *) table + at));
+        write_rows(scratch, k, (char *) table + at, past);
     }
+    if (past)
+        weft_k_ops()->past_done();
 }

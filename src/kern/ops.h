@@ -18,9 +18,12 @@
 #include "kern/kern.h"
 
 enum {
-    WEFT_TILE_ROWS = 12,   /* the largest tile_rows */
-    WEFT_STEP_BYTES = 4,   /* of a row of x */
-    WEFT_PANEL_BYTES = 128 /* of a panel of w, per step */
+    WEFT_TILE_ROWS = 12,    /* the largest tile_rows */
+    WEFT_STEP_BYTES = 4,    /* of a row of x */
+    WEFT_PANEL_BYTES = 128, /* of a panel of w, per step */
+    /* Tiles from this size on are written past the caches, which would not
+     * keep them. */
+    WEFT_PAST_BYTES = 1 << 20
 };
 
 /* Memory to prefetch beside the steps of a tile: 128 bytes from `at` on with

@@ -7,8 +7,7 @@
 
 #include "kern/ops.h"
 
-/* Larger tiles are written past the caches, which would not keep them. */
-enum { CACHED_BYTES = 1 << 20, SQUARE_BYTES = WEFT_PANEL * WEFT_PANEL * 4 };
+enum { SQUARE_BYTES = WEFT_PANEL * WEFT_PANEL * 4 };
 
 /* How a tile's matrices are written. */
 struct writer {
@@ -19,7 +18,7 @@ struct writer {
 
 static struct writer writer(enum weft_dtype dtype, size_t bytes)
 {
-    return (struct writer){weft_k_ops(), dtype, bytes >= CACHED_BYTES};
+    return (struct writer){weft_k_ops(), dtype, bytes >= WEFT_PAST_BYTES};
 }
 
 static void put(const struct writer *w, void *to, const void *from,

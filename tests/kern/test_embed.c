@@ -61,7 +61,14 @@ static void table_release(struct table *t)
 
 static const struct {
     int32_t vocab, h, n_blocks;
-} sizes[] = {{64, 1, 1}, {65, 7, 2}, {257, 33, 4}, {513, 64, 8}};
+} sizes[] = {{64, 1, 1},
+             {65, 7, 2},
+             {257, 33, 4},
+             {513, 64, 8},
+             /* Written past the caches; but the second's rows are not whole
+              * cache lines. */
+             {2101, 544, 2},
+             {2203, 530, 2}};
 
 static void test_embed_rows(void)
 {
