@@ -78,6 +78,12 @@ bool weft_migration_is_due(const struct weft_migration *m, int32_t n_left)
         && n_left <= m->step[m->next].remaining;
 }
 
+bool weft_migration_is_near(const struct weft_migration *m, int32_t n_left)
+{
+    return m->next > 0
+        || (m->n_steps > 0 && n_left <= 1.25 * m->step[0].remaining);
+}
+
 /* A step takes as long with one sample as with the most that a replica takes
  * on, and twice as long with more: so that is BS_max. */
 static double step_s(void *ctx, int32_t n, double n_tokens)

@@ -75,6 +75,8 @@ void weft_migration_release(struct weft_migration *m);
 
 /* Whether so few samples are left that who goes on is to be decided. */
 bool weft_migration_is_due(const struct weft_migration *m, int32_t n_left);
+/* Whether it soon will be, or was. */
+bool weft_migration_is_near(const struct weft_migration *m, int32_t n_left);
 /* Decides who goes on with the n_left samples that are left, all of which are
  * where the last migration put them; sample (n_left): their indices;
  * left[].instance: replicas. Nothing is decided where their samples do not fit

@@ -43,14 +43,24 @@ static int send_status(struct weft_rollout_control *c, int32_t instance)
                      : 0;
 }
 
+/* Samples that move wait at both ends for the chunks that are under way: these
+ * are short when few samples more than those to move are left, and after. */
+static int32_t steps_of(const struct weft_rollout_control *c)
+{
+    bool near = c->next == c->n
+             && weft_migration_is_near(&c->migration, c->n - c->n_finished);
+    return near ? (int32_t) weft_ceil_div(c->args.n_steps, 4)
+                : c->args.n_steps;
+}
+
 /* A recorded chunk is played before it is inserted. */
 static void play(struct weft_rollout_control *c, int32_t instance,
-                 int32_t n_admit)
+                 const struct weft_gen_args *args, int32_t n_admit)
 {
     struct weft_rollout_played *p = &c->played[instance];
     const struct weft_g_instance *i = &c->gen->instance[instance];
     struct weft_err err;
-    int rc = weft_gen_play_chunk(p->play, c->seq, &c->args, n_admit, c->admit,
+    int rc = weft_gen_play_chunk(p->play, c->seq, args, n_admit, c->admit,
                                  c->n_total, p->status[i->n_chunks % 2],
                                  c->step, &err);
     if (rc)
@@ -78,10 +88,14 @@ static int submit(struct weft_rollout_control *c, int32_t instance,
     }
     if (n_active == 0)
         return 0;
+    struct weft_gen_args args = c->args;
+    args.n_steps = steps_of(c);
+    c->n_steps[2 * instance + c->gen->instance[instance].n_chunks % 2] =
+        args.n_steps;
     if (c->played)
-        play(c, instance, n_admit);
-    weft_g_generate_chunk(c->seq, c->gen, c->view, instance, &c->args,
-                          n_admit, c->admit);
+        play(c, instance, &args, n_admit);
+    weft_g_generate_chunk(c->seq, c->gen, c->view, instance, &args, n_admit,
+                          c->admit);
     c->in_flight[instance]++;
     c->stats.n_chunks++;
     return send_status(c, instance);
@@ -312,6 +326,7 @@ void weft_rollout_take(struct weft_rollout_control *c, int32_t instance,
     int64_t k = (c->gen->instance[instance].n_chunks - c->in_flight[instance])
               % 2;
     struct weft_tile *copy;
+    c->n_taken = c->n_steps[2 * instance + k];
     struct weft_tile *tile = take_status(c, instance, &copy);
     if (c->played) {
         memcpy(out, c->played[instance].status[k], bytes);
@@ -333,7 +348,8 @@ static void count(struct weft_rollout_control *c, int32_t instance,
     c->stats.n_preempted += status->n_preempted;
     c->stats.most_pages = (int32_t) weft_max64(c->stats.most_pages,
                                                status->most_pages);
-    c->stats.n_turns = weft_max64(c->stats.n_turns, ++c->n_read[instance]);
+    c->n_read[instance] += c->n_taken;
+    c->stats.n_turns = weft_max64(c->stats.n_turns, c->n_read[instance]);
     if (n_left > WEFT_TAIL_SHARE * (double) c->n)
         c->n_before_tail = c->stats.n_turns;
     c->stats.n_tail_turns = c->stats.n_turns - c->n_before_tail;
@@ -410,6 +426,7 @@ void weft_rollout_control_release(struct weft_rollout_control *c)
     weft_free(c->slot);
     weft_free(c->in_flight);
     weft_free(c->n_read);
+    weft_free(c->n_steps);
     weft_free(c->pages_moved);
     for (size_t i = 0; c->there && i < n_copies; i++)
         weft_tile_release(c->there[i]);
@@ -441,13 +458,14 @@ int weft_rollout_control_init(struct weft_seq *seq,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),
         .in_flight = weft_alloc(n_instances, sizeof *c->in_flight),
         .n_read = weft_alloc(n_instances, sizeof *c->n_read),
+        .n_steps = weft_alloc(2 * n_instances, sizeof *c->n_steps),
         .pages_moved = weft_alloc(2 * n_instances, sizeof *c->pages_moved),
         .has = weft_alloc((size_t) job->n, sizeof *c->has),
         .there = weft_alloc(2 * n_instances, sizeof *c->there),
         .admit = weft_alloc(n_slots, sizeof *c->admit),
     };
-    if (!c->slot || !c->in_flight || !c->n_read || !c->pages_moved || !c->has
-        || !c->there || !c->admit)
+    if (!c->slot || !c->in_flight || !c->n_read || !c->n_steps
+        || !c->pages_moved || !c->has || !c->there || !c->admit)
         return weft_err_nomem(err, "generation", n_slots * n_instances * 4);
     memset(c->slot, 0xff, n_slots * n_instances * sizeof *c->slot);
     int rc = weft_migration_init(job->gen, job->n, &job->migrate,

@@ -33,7 +33,7 @@ struct weft_rollout_stats {
     int32_t n_moved;    /* samples that went on with another instance ... */
     int32_t n_cached;   /* ... of these, with their KV cache ... */
     int32_t n_freed;    /* ... and instances that ended before, for it */
-    /* chunks of the instance that had most; of these, those that it had while
+    /* steps of the instance that had most; of these, those that it had while
      * no more than WEFT_TAIL_SHARE of the samples were left */
     int64_t n_turns, n_tail_turns;
 };
@@ -43,10 +43,19 @@ struct weft_rollout_stats {
 typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
                                struct weft_sample *sample,
                                struct weft_err *err);
-/* Called when a status of an instance, of those of all jobs, has been acted on.
- * more: others of it come; what has finished by one has left the instance when
- * the next has come. May insert tasks. */
-typedef int (*weft_rollout_turn_fn)(void *ctx, int32_t instance, bool more,
+/* The chunk that a status is of. */
+struct weft_rollout_turn {
+    int32_t instance; /* of those of all jobs */
+    bool more; /* others of it come; what has finished by one has left the
+                  instance when the next has come */
+    int32_t n_samples; /* that it had */
+    int32_t n_steps;
+    int64_t n_prefilled; /* tokens that it read */
+    double n_tokens;     /* of all its samples, about */
+};
+/* Called when a status has been acted on. May insert tasks. */
+typedef int (*weft_rollout_turn_fn)(void *ctx,
+                                    const struct weft_rollout_turn *turn,
                                     struct weft_err *err);
 
 /* Clears the states of all instances. Waits. */

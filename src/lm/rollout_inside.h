@@ -24,7 +24,10 @@ struct weft_rollout_control {
     const int32_t *order; /* (n) or NULL */
     int32_t *slot;        /* (n_instances, n_slots): sample or -1 */
     int32_t *in_flight;   /* (n_instances): chunks whose status is unread */
-    int32_t *n_read;      /* (n_instances): statuses that were read */
+    int32_t *n_read;      /* (n_instances): steps of chunks whose status was
+                              read */
+    int32_t *n_steps;     /* (n_instances, 2): of the last two chunks */
+    int32_t n_taken;      /* of the chunk whose status was taken last */
     int32_t *has;         /* (n) tokens of a sample, as read last */
     struct weft_migration migration;
     int32_t *pages_moved; /* (n_instances, 2) of caches that have left, and

@@ -133,6 +133,17 @@ static int64_t next_here(const struct turns *t)
     return next;
 }
 
+/* Of an instance's samples, as read last. */
+static double tokens_of(const struct weft_rollout_control *c,
+                        int32_t instance)
+{
+    const int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
+    double n = 0;
+    for (int32_t s = 0; s < c->gen->n_slots; s++)
+        n += slot[s] < 0 ? 0 : c->has[slot[s]];
+    return n;
+}
+
 /* Obtains the next status and acts on it. *told_out: whether all ranks have;
  * an error is all ranks' then. */
 static int turn(struct turns *t, bool *told_out)
@@ -158,12 +169,17 @@ static int turn(struct turns *t, bool *told_out)
         rc = weft_rollout_order_add(t->order, t->last, t->err);
     int32_t slot, samples = weft_rollout_running(c, own, &slot);
     int32_t n_finished = c->n_finished;
+    struct weft_rollout_turn made = {
+        .instance = t->last,
+        .n_samples = samples,
+        .n_steps = c->n_taken,
+        .n_prefilled = t->news->status.n_prefilled,
+        .n_tokens = tokens_of(c, own)};
     if (!rc)
         rc = weft_rollout_advance(c, own, &t->news->status);
     weft_rollout_see_chunk(c, own, &t->news->status, samples, n_finished);
-    return rc || !c->on_turn
-             ? rc
-             : c->on_turn(c->ctx, t->last, c->in_flight[own] > 0, t->err);
+    made.more = c->in_flight[own] > 0;
+    return rc || !c->on_turn ? rc : c->on_turn(c->ctx, &made, t->err);
 }
 
 static bool going_on(const struct turns *t)

@@ -55,6 +55,18 @@ struct weft_iteration_call {
                           have shares, micro-batches */
     int32_t *length; /* (n_all) tokens of its input, where that is a text;
                           NULL: those of the samples */
+    int32_t n_dealt; /* samples in micro-batches */
+    double since_s;  /* by the clock below: the first of `waiting` waits */
+};
+
+/* A clock of what generation should have taken so far, by costs, and which
+ * devices should have inferred by then what they were given: by it, not by a
+ * clock of the machine, they are given more (iteration_deal.c). */
+struct weft_iteration_deal {
+    const struct weft_tail_pace *pace; /* NULL: it is not known */
+    double now_s, ahead_s; /* ahead: until a later status has come */
+    double *made_s;        /* (n_instances) the clock of each */
+    double *free_s;        /* (n_devices) */
 };
 
 /* The text of a sample. */
@@ -132,6 +144,7 @@ struct weft_iteration {
     int32_t n_calls;
     size_t n_devices; /* of calls */
     bool *generating; /* (n_devices) scratch of micro-batches that wait */
+    struct weft_iteration_deal deal;
     struct weft_g_view kept[WEFT_MAX_CALLS]; /* weights for inference by
                                                 trained roles; as `policy` */
     struct weft_g_copies *copies;
@@ -204,6 +217,47 @@ int weft_iteration_kl(struct weft_iteration *p);
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
 int weft_iteration_calls_init(struct weft_iteration *p);
+/* The replica that has had least of its share of micro-batches; in turn where
+ * all are alike, or cut by the shares. Who has the next does not depend on
+ * lengths: no replica has more of them than where all samples are longest, for
+ * which records and memory are bounded. */
+int32_t weft_iteration_by_share(const struct weft_iteration_call *c,
+                                const struct weft_call_plan *plan);
+/* The replica for the next micro-batch of n samples; -1: it waits. All have
+ * them in turn or by their shares; with inter-stage fusion, the one that has had
+ * fewest of those whose devices generate no more. While samples have not moved,
+ * none gets more than its part, as others will be free soon. When all samples
+ * have ended, nothing waits. */
+int32_t weft_iteration_replica(const struct weft_iteration *p,
+                               const struct weft_iteration_call *c, int32_t n,
+                               bool last);
+
+/* Before the calls of a round begin; Errors: WEFT_ENOMEM. */
+int weft_iteration_deal_init(struct weft_iteration *p);
+void weft_iteration_deal_release(struct weft_iteration *p);
+/* The clock begins, where the pace of the round's generation is known. */
+void weft_iteration_deal_begin(struct weft_iteration *p);
+/* It goes on by a chunk. */
+void weft_iteration_deal_turn(struct weft_iteration *p,
+                              const struct weft_rollout_turn *turn);
+/* Whether a call's micro-batches are dealt by the clock. */
+bool weft_iteration_paced(const struct weft_iteration *p,
+                          const struct weft_iteration_call *c);
+/* What a micro-batch of it takes. */
+double weft_iteration_takes(const struct weft_iteration *p,
+                            const struct weft_iteration_call *c,
+                            double n_tokens);
+/* The replica whose devices are done first with what they were given, of those
+ * that generate no more, and before another status comes; last: of all. -1:
+ * none. *idle_out: it has nothing to infer now. */
+int32_t weft_iteration_free(const struct weft_iteration *p,
+                            const struct weft_iteration_call *c, bool last,
+                            bool *idle_out);
+/* A replica is given a micro-batch. */
+void weft_iteration_deal_add(struct weft_iteration *p,
+                             const struct weft_iteration_call *c, int32_t dp,
+                             double n_tokens);
+
 /* Whether two layouts have a device together. */
 bool weft_iteration_shares(const struct weft_g_layout *a,
                            const struct weft_g_layout *b);
@@ -212,6 +266,9 @@ int weft_iteration_calls_keep(struct weft_iteration *p);
 /* Adds a sample whose tokens are there, or on their way, to the micro-batches
  * of all calls whose results it lacks; full micro-batches are submitted. */
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
+/* When a status has been acted on: submits what the clock says is due. */
+int weft_iteration_calls_turn(struct weft_iteration *p,
+                              const struct weft_rollout_turn *turn);
 /* Submits the micro-batches that samples wait in, however small. */
 int weft_iteration_calls_flush(struct weft_iteration *p);
 /* Submits the remaining micro-batches, and closes the views of the calls'
@@ -253,8 +310,9 @@ int weft_iteration_early_init(struct weft_iteration *p);
 void weft_iteration_early_release(struct weft_iteration *p);
 /* Notes that a sample has ended. */
 void weft_iteration_early_add(struct weft_iteration *p, int32_t sample);
-/* As weft_rollout_turn_fn: submits the mini-batches whose samples have left
- * their instances, with what these samples lack. */
+/* When a status has been acted on (weft_rollout_turn_fn): submits the
+ * mini-batches whose samples have left their instances, with what these samples
+ * lack. */
 int weft_iteration_early_turn(struct weft_iteration *p, int32_t instance,
                               bool more);
 

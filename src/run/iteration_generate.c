@@ -35,12 +35,16 @@ static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
     return rc ? rc : weft_iteration_calls_add(p, i);
 }
 
-static int on_turn(void *ctx, int32_t instance, bool more,
+static int on_turn(void *ctx, const struct weft_rollout_turn *turn,
                    struct weft_err *err)
 {
     const struct weft_iteration_set *set = ctx;
     (void) err;
-    return weft_iteration_early_turn(set->p, instance, more);
+    weft_rt_when(set->p->t->rt, WEFT_REC_EARLY);
+    int rc = weft_iteration_calls_turn(set->p, turn);
+    weft_rt_when(set->p->t->rt, WEFT_REC_IN_TURN);
+    return rc ? rc
+              : weft_iteration_early_turn(set->p, turn->instance, turn->more);
 }
 
 /* A recorded sample's tokens in this round; 0: it is not generated in it. */
@@ -205,6 +209,8 @@ static int roll_out(struct weft_iteration *p)
         if (!rc && !s->policy.model)
             rc = open_view(s, false);
     }
+    if (!rc)
+        weft_iteration_deal_begin(p);
     if (!rc)
         rc = weft_rollout_run_all(p->t->seq, n_jobs, job, &p->order, p->err);
     for (int32_t k = 0; job && k < p->n_sets; k++) {

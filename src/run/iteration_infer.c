@@ -75,28 +75,11 @@ static void close_call(const struct weft_iteration *p,
     c->open = c->begun = false;
 }
 
-/* The devices of all calls: one more than the last one's number. */
-static size_t count_devices(const struct weft_trainer *t)
-{
-    int32_t most = -1;
-    for (int32_t i = 1; i < t->flow.n_calls; i++)
-        for (int32_t k = 0; k < t->layout[i].plan.dp; k++)
-            for (int32_t s = 0; s < t->layout[i].plan.pp; s++)
-                for (int32_t m = 0; m < t->layout[i].plan.tp; m++)
-                    most = weft_max32(
-                        most,
-                        weft_g_layout_member(&t->layout[i], k, s, m)->device);
-    return (size_t) most + 1;
-}
-
 int weft_iteration_calls_init(struct weft_iteration *p)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     int rc = 0;
-    p->n_devices = count_devices(p->t);
-    p->generating = weft_alloc(p->n_devices, sizeof *p->generating);
-    if (!p->generating)
-        return weft_err_nomem(p->err, "inference", p->n_devices);
+    rc = weft_iteration_deal_init(p);
     for (int32_t i = 1; i < flow->n_calls && !rc; i++)
         if (flow->call[i].kind == WEFT_INFER)
             rc = add_call(p, i);
@@ -111,8 +94,7 @@ void weft_iteration_calls_release(struct weft_iteration *p)
         weft_free(p->call[k].load);
         weft_free(p->call[k].length);
     }
-    weft_free(p->generating);
-    p->generating = NULL;
+    weft_iteration_deal_release(p);
     p->n_calls = 0;
 }
 
@@ -175,126 +157,7 @@ static int32_t length_of(const struct weft_iteration *p,
     return c->length ? c->length[sample] : p->sample[sample].n_total;
 }
 
-/* ---- Replicas ---------------------------------------------------------- */
-
-static bool has_device(const struct weft_g_layout *layout, int32_t dp,
-                       int32_t device)
-{
-    for (int32_t s = 0; s < layout->plan.pp; s++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
-            if (weft_g_layout_member(layout, dp, s, k)->device == device)
-                return true;
-    return false;
-}
-
-/* Whether replicas `a` and `b` of two layouts have a device together. */
-static bool share_device(const struct weft_g_layout *of_a, int32_t a,
-                         const struct weft_g_layout *of_b, int32_t b)
-{
-    for (int32_t s = 0; s < of_a->plan.pp; s++)
-        for (int32_t k = 0; k < of_a->plan.tp; k++)
-            if (has_device(of_b, b,
-                           weft_g_layout_member(of_a, a, s, k)->device))
-                return true;
-    return false;
-}
-
-bool weft_iteration_shares(const struct weft_g_layout *a,
-                           const struct weft_g_layout *b)
-{
-    for (int32_t i = 0; i < a->plan.dp; i++)
-        for (int32_t k = 0; k < b->plan.dp; k++)
-            if (share_device(a, i, b, k))
-                return true;
-    return false;
-}
-
-/* Finds which devices still generate, in p->generating; *freed_out: whether
- * others have been freed of their last samples. */
-static void find_generating(const struct weft_iteration *p, bool *freed_out)
-{
-    memset(p->generating, 0, p->n_devices * sizeof *p->generating);
-    *freed_out = false;
-    for (int32_t k = 0; k < p->n_sets; k++) {
-        const struct weft_g_generate *gen = &p->t->gen[p->set[k].call];
-        for (int32_t i = 0; i < gen->n_instances; i++) {
-            const struct weft_g_instance *x = &gen->instance[i];
-            *freed_out = *freed_out || x->freed;
-            if (x->freed || x->idle)
-                continue;
-            for (int32_t s = 0; s < gen->layout.plan.pp; s++)
-                for (int32_t m = 0; m < gen->layout.plan.tp; m++)
-                    p->generating[weft_g_layout_member(&gen->layout, x->dp, s,
-                                                       m)
-                                      ->device] = true;
-        }
-    }
-}
-
-/* Whether devices of a replica do. */
-static bool generates(const struct weft_iteration *p,
-                      const struct weft_g_layout *layout, int32_t dp)
-{
-    for (int32_t s = 0; s < layout->plan.pp; s++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
-            if (p->generating[weft_g_layout_member(layout, dp, s, k)->device])
-                return true;
-    return false;
-}
-
-/* Whether micro-batches wait for devices that are free: not where any device of
- * a place takes them, as then those that are free do, and not where replicas
- * have shares, which micro-batches are cut by. */
-static bool holds(const struct weft_iteration *p,
-                  const struct weft_g_layout *layout)
-{
-    const struct weft_trainer *t = p->t;
-    return t->config.rollout.inter_stage_fusion && layout->plan.shares.n == 0
-        && (t->job.place_per_device || !layout->any_device);
-}
-
-/* The replica that has had least of its share of micro-batches; in turn where
- * all are alike, or cut by the shares. Who has the next does not depend on
- * lengths: no replica has more of them than where all samples are longest, for
- * which records and memory are bounded. */
-static int32_t replica_by_share(const struct weft_iteration_call *c,
-                                const struct weft_call_plan *plan)
-{
-    bool alike = plan->shares.n == 0 || plan->micro_batches > 0;
-    int32_t best = c->turn;
-    for (int32_t k = 1; k < plan->dp && !alike; k++) {
-        int32_t dp = (c->turn + k) % plan->dp;
-        if ((double) c->load[dp] / weft_shares_of(&plan->shares, dp)
-            < (double) c->load[best] / weft_shares_of(&plan->shares, best))
-            best = dp;
-    }
-    return best;
-}
-
-/* The replica for the next micro-batch of n samples; -1: it waits. All have
- * them in turn or by their shares; with inter-stage fusion, the one that has had
- * fewest of those whose devices generate no more. While samples have not moved,
- * none gets more than its part, as others will be free soon. When all samples
- * have ended, nothing waits. */
-static int32_t next_replica(const struct weft_iteration *p,
-                            const struct weft_iteration_call *c, int32_t n,
-                            bool last)
-{
-    const struct weft_g_layout *layout = &p->t->layout[c->call];
-    int32_t dp = layout->plan.dp, best = -1;
-    bool freed;
-    if (!holds(p, layout))
-        return replica_by_share(c, &layout->plan);
-    find_generating(p, &freed);
-    for (int32_t k = 0; k < dp; k++) {
-        bool busy = generates(p, layout, k);
-        bool more = freed || c->load[k] + n <= weft_ceil_div(c->set->n, dp);
-        if ((last || (!busy && more))
-            && (best < 0 || c->load[k] < c->load[best]))
-            best = k;
-    }
-    return best;
-}
+/* ---- Micro-batches ------------------------------------------------------ */
 
 /* Submits the first n that wait, by a replica. */
 static int flush(struct weft_iteration *p, struct weft_iteration_call *c,
@@ -337,6 +200,8 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c,
                      weft_iteration_inv_temperature(&t->config), n, sample,
                      p->copies, weft_run_bounds(t) ? &most : NULL);
     c->n_waiting -= n;
+    c->n_dealt += n;
+    c->since_s = p->deal.now_s;
     memmove(c->waiting, c->waiting + n,
             (size_t) c->n_waiting * sizeof *c->waiting);
     c->load[dp] += layout->plan.shares.n > 0 ? 1 : n;
@@ -357,7 +222,9 @@ static int32_t n_next(const struct weft_iteration *p,
     int64_t mine = weft_ceil_div(c->set->n, plan->dp), rows = 0;
     int32_t n = 0;
     if (plan->shares.n > 0)
-        mine = weft_plan_share(plan, c->set->n, replica_by_share(c, plan)).n;
+        mine = weft_plan_share(plan, c->set->n,
+                               weft_iteration_by_share(c, plan))
+                   .n;
     int64_t most = weft_max64(1, weft_ceil_div(mine, parts));
     for (; n < c->n_waiting; n++) {
         rows += length_of(p, c, c->waiting[n]);
@@ -370,16 +237,83 @@ static int32_t n_next(const struct weft_iteration *p,
     return n;
 }
 
+static double rows_of(const struct weft_iteration *p,
+                      const struct weft_iteration_call *c, int32_t n)
+{
+    double rows = 0;
+    for (int32_t k = 0; k < n; k++)
+        rows += length_of(p, c, c->waiting[k]);
+    return rows;
+}
+
+/* The next micro-batch of a call by the clock, and the replica that is free for
+ * it first; false: there is none. It need not be full where a device has nothing
+ * else to do and its samples have waited for as long as it takes; nor in the end,
+ * when all that is left is for all. */
+static bool next_paced(const struct weft_iteration *p,
+                       const struct weft_iteration_call *c, bool last,
+                       int32_t n_left, int32_t *n_out, int32_t *dp_out)
+{
+    int32_t dp = p->t->layout[c->call].plan.dp;
+    bool full, idle;
+    if (!weft_iteration_paced(p, c) || c->n_waiting == 0)
+        return false;
+    *n_out = n_next(p, c, &full);
+    if (last)
+        *n_out = weft_min32(*n_out, (int32_t) weft_ceil_div(n_left, dp));
+    *dp_out = weft_iteration_free(p, c, last, &idle);
+    if (*dp_out < 0 || full || last)
+        return *dp_out >= 0;
+    double takes = weft_iteration_takes(p, c, rows_of(p, c, *n_out));
+    return idle && p->deal.now_s - c->since_s >= takes;
+}
+
+/* Submits micro-batches of all calls that are dealt by the clock, always of the
+ * one that has most work left, while devices are free for them; last: all. */
+static int deal(struct weft_iteration *p, bool last)
+{
+    for (;;) {
+        struct weft_iteration_call *best = NULL;
+        int32_t n_left = 0, n = 0, dp = 0;
+        double most = -1;
+        for (int32_t k = 0; k < p->n_calls; k++)
+            n_left += weft_iteration_paced(p, &p->call[k])
+                        ? p->call[k].n_waiting
+                        : 0;
+        for (int32_t k = 0; k < p->n_calls; k++) {
+            struct weft_iteration_call *c = &p->call[k];
+            int32_t own, own_dp;
+            if (!next_paced(p, c, last, n_left, &own, &own_dp))
+                continue;
+            double left = weft_iteration_takes(p, c, rows_of(p, c, own))
+                        * (c->set->n - c->n_dealt) / own;
+            if (left <= most)
+                continue;
+            most = left;
+            best = c;
+            n = own;
+            dp = own_dp;
+        }
+        if (!best)
+            return 0;
+        weft_iteration_deal_add(p, best, dp, rows_of(p, best, n));
+        int rc = flush(p, best, n, dp);
+        if (rc)
+            return rc;
+    }
+}
+
 /* Submits micro-batches that are full, while there are replicas for them; last:
- * all. */
+ * all. Where a clock deals them, it is asked for those of all calls. */
 static int dispatch(struct weft_iteration *p, struct weft_iteration_call *c,
                     bool last)
 {
     int rc = 0;
-    while (c->n_waiting > 0 && !rc) {
+    while (c->n_waiting > 0 && !rc && !weft_iteration_paced(p, c)) {
         bool full;
         int32_t n = n_next(p, c, &full);
-        int32_t dp = full || last ? next_replica(p, c, n, last) : -1;
+        int32_t dp = full || last ? weft_iteration_replica(p, c, n, last)
+                                  : -1;
         if (dp < 0)
             break;
         rc = flush(p, c, n, dp);
@@ -390,6 +324,8 @@ static int dispatch(struct weft_iteration *p, struct weft_iteration_call *c,
 static int add(struct weft_iteration *p, struct weft_iteration_call *c,
                int32_t index)
 {
+    if (c->n_waiting == 0)
+        c->since_s = p->deal.now_s;
     c->waiting[c->n_waiting++] = index;
     return dispatch(p, c, false);
 }
@@ -412,9 +348,16 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
     return rc;
 }
 
+int weft_iteration_calls_turn(struct weft_iteration *p,
+                              const struct weft_rollout_turn *turn)
+{
+    weft_iteration_deal_turn(p, turn);
+    return deal(p, false);
+}
+
 int weft_iteration_calls_flush(struct weft_iteration *p)
 {
-    int rc = 0;
+    int rc = deal(p, true);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (!p->call[k].length)
             rc = dispatch(p, &p->call[k], true);
@@ -423,7 +366,7 @@ int weft_iteration_calls_flush(struct weft_iteration *p)
 
 int weft_iteration_calls_end(struct weft_iteration *p)
 {
-    int rc = 0;
+    int rc = deal(p, true);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (!p->call[k].length)
             rc = end(p, &p->call[k]);

@@ -10,6 +10,7 @@ run_sources = \
 	%D%/iteration.c %D%/iteration.h \
 	%D%/iteration_advantage.c \
 	%D%/iteration_data.c \
+	%D%/iteration_deal.c \
 	%D%/iteration_early.c \
 	%D%/iteration_generate.c \
 	%D%/iteration_infer.c \

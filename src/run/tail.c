@@ -92,6 +92,7 @@ struct step {
 struct priced {
     struct weft_pass_price *policy, *model[WEFT_OVERLAP_MODELS];
     double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
+    int32_t call[WEFT_OVERLAP_MODELS];    /* which infers with it */
     int32_t n_models, n_instances;        /* instances: of a replica */
     int32_t slots;                        /* of a replica */
     double longest;                       /* text */
@@ -183,6 +184,7 @@ static int priced_init(const struct weft_iteration_set *set,
         if (!competes(set, c) || out->n_models == WEFT_OVERLAP_MODELS)
             continue;
         out->replicas[out->n_models] = (double) layout->plan.dp / replicas;
+        out->call[out->n_models] = c->call;
         rc = weft_pass_price_create(t->tail->costs, &c->model->arch.shape,
                                     layout, false,
                                     &out->model[out->n_models++], err);
@@ -404,6 +406,45 @@ int weft_tail_bound(const struct weft_iteration *p, double *out,
     return rc;
 }
 
+/* ---- Pace --------------------------------------------------------------- */
+
+/* Seconds of a micro-batch of a replica, of texts of `each` tokens. */
+static double micro_batch_s(struct weft_pass_price *model, double tokens,
+                            double each)
+{
+    int32_t n = (int32_t) ceil(tokens);
+    const struct weft_work_rows rows = {n, n, (int64_t) (tokens * each / 2),
+                                        0};
+    return weft_pass_price_s(model, &rows);
+}
+
+/* Lines through the smallest and the largest batches. */
+static int find_pace(const struct weft_iteration_set *set,
+                     struct weft_tail_pace *out, struct weft_err *err)
+{
+    struct priced p;
+    int rc = priced_init(set, &p, err);
+    double slots = p.slots, each = p.longest / 2;
+    double most = fmax(set->p->t->config.train.micro_batch_tokens, 2 * each);
+    if (!rc) {
+        out->known = true;
+        double one = step_s(&p, 1, 0), all = step_s(&p, p.slots, 0);
+        out->sample_s = (all - one) / fmax(slots - 1, 1);
+        out->step_s = one - out->sample_s;
+        out->token_s = p.step[p.slots].each_token;
+        out->read_s = prefill_s(&p, 1, each) / each;
+    }
+    for (int32_t k = 0; k < p.n_models && !rc; k++) {
+        double one = micro_batch_s(p.model[k], each, each);
+        double full = micro_batch_s(p.model[k], most, each);
+        double token_s = (full - one) / (most - each);
+        out->infer[p.call[k]].token_s = token_s;
+        out->infer[p.call[k]].batch_s = fmax(one - each * token_s, 0);
+    }
+    priced_release(&p);
+    return rc;
+}
+
 /* ---- Decisions ---------------------------------------------------------- */
 
 const struct weft_rollout_order *weft_tail_order(const struct weft_trainer *t,
@@ -467,14 +508,15 @@ int weft_tail_decide(const struct weft_iteration_set *set,
         return 0;
     }
     out->why = WEFT_TAIL_SAID;
-    if (remaining <= 0 && instances <= 0) {
-        struct weft_err why = {0};
-        if (weft_world_rank() == 0 || t->recorded)
-            rc = decide(set, out, &why);
-        if (rc)
-            weft_seq_fail(t->seq, rc, "%s", why.text);
-        rc = weft_seq_agree(t->seq, out, sizeof *out, err);
-    }
+    bool here = weft_world_rank() == 0 || t->recorded;
+    struct weft_err why = {0};
+    if (here && remaining <= 0 && instances <= 0)
+        rc = decide(set, out, &why);
+    if (here && !rc && t->tail && t->tail->costs)
+        rc = find_pace(set, &out->pace, &why);
+    if (rc)
+        weft_seq_fail(t->seq, rc, "%s", why.text);
+    rc = weft_seq_agree(t->seq, out, sizeof *out, err);
     if (out->why == WEFT_TAIL_SAID || out->why == WEFT_TAIL_DEFAULT)
         out->when = (struct weft_migration_when){
             .share = remaining > 0 ? remaining : WEFT_TAIL_REMAINING,

@@ -42,9 +42,25 @@ enum weft_tail_reason {
     WEFT_TAIL_REPLAYED /* another run's decision */
 };
 
+/* What generation and inference take, by costs, in a simple form: a decode
+ * step of n samples with so many tokens step_s + n sample_s + tokens token_s
+ * seconds. */
+struct weft_tail_pace {
+    bool known;
+    double step_s, sample_s, token_s;
+    double read_s;                    /* a token that is prefilled */
+    /* by calls: a micro-batch that a replica infers, and each token of it;
+     * both 0: of a call that is not made as samples end, or not on devices
+     * that generate */
+    struct {
+        double batch_s, token_s;
+    } infer[WEFT_MAX_CALLS];
+};
+
 /* Of one call that generates. */
 struct weft_tail_choice {
     struct weft_migration_when when;
+    struct weft_tail_pace pace;
     int32_t why; /* enum weft_tail_reason */
     /* chosen: seconds of generation and inference, means of the iterations
      * simulated; and without migration */

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which device infers which samples, and when, by the clock that costs give:
+ * beside list scheduling by hand. A layer takes a second, whatever it does, so
+ * a decode step takes two, and a micro-batch, which has one sample, as much.
+ */
+#include "job/run_config.h"
+#include "plan/costs.h"
+#include "run/predict/recorded.h"
+#include "run_fixture.h"
+
+enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60 };
+
+static struct fixture fixture;
+static struct weft_err err;
+
+static void setup(void)
+{
+    fixture_make(&fixture);
+}
+
+static void teardown(void)
+{
+    fixture_remove(&fixture);
+}
+
+static struct weft_costs *make_costs(void)
+{
+    const struct weft_cluster cluster = {
+        .n_kinds = 1,
+        .n_nodes = 1,
+        .kind[0] = {.n_nodes = 1,
+                    .n_devices = DEVICES,
+                    .memory_bytes = 1e9,
+                    .flops = {[WEFT_F32] = 1e30, [WEFT_BF16] = 1e30},
+                    .memory_bytes_per_s = 1e30,
+                    .node_bytes_per_s = 1e30,
+                    .layer_s = 1,
+                    .inside = {1e30, 0},
+                    .n_rails = 1,
+                    .rail = {1e30, 0}}};
+    struct weft_costs *out;
+    REQUIRE_OK(
+        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                   .n_ranks = 1,
+                                                   .n_devices = DEVICES,
+                                                   .place_per_device = true},
+                          &out, &err),
+        err);
+    return out;
+}
+
+/* Micro-batches of each device that are inserted before the last sample is
+ * retired, and of all. */
+struct dealt {
+    int before[DEVICES], all[DEVICES];
+};
+
+static void count(const struct weft_trainer *t,
+                  const struct weft_recording *r, struct dealt *out)
+{
+    int64_t last = -1;
+    memset(out, 0, sizeof *out);
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        if (strcmp(weft_recording_op(r, i), "gen_retire") == 0)
+            last = i;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *x = &r->task[i];
+        if (t->flow.call[x->call].kind != WEFT_INFER || x->micro_batch < 0
+            || strcmp(weft_recording_op(r, i), "embed") != 0)
+            continue;
+        out->all[x->device]++;
+        out->before[x->device] += i < last;
+    }
+}
+
+/* The first sample, which is device 0's, has `longest` tokens, the others
+ * one. */
+static void deal(int longest, bool priced, struct dealt *out)
+{
+    const struct weft_g_job job = {1, DEVICES, true, 0};
+    const char *word[] = {"data.shuffle=false",
+                          "runtime.overlap=false",
+                          "layout=dp4",
+                          "rollout.max_new_tokens=60",
+                          "rollout.chunk_tokens=2",
+                          "rollout.inter_stage_fusion=true",
+                          "train.micro_batch_tokens=1"};
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    struct weft_recording r;
+    int32_t n_total[SAMPLES];
+    weft_recording_init(&r);
+    REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
+                                    word, &config, &err),
+               err);
+    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    for (int i = 0; i < SAMPLES; i++)
+        n_total[i] = i == 0 ? longest : 1;
+    const struct weft_recorded how = {.rank = -1,
+                                      .iterations = 1,
+                                      .n_total = n_total,
+                                      .responses = true,
+                                      .costs = priced ? make_costs() : NULL};
+    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+    count(t, &r, out);
+    weft_recording_release(&r);
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
+/* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are dealt
+ * to the other three devices before it ends, to none more than two above its
+ * share. Without costs devices keep their shares of all until then: 3 samples. */
+static void test_long_tail(void)
+{
+    struct dealt d;
+    deal(LONGEST, true, &d);
+    CHECK_INT(d.before[0], 0);
+    CHECK_INT(d.all[0] + d.all[1] + d.all[2] + d.all[3], CALLS * SAMPLES);
+    CHECK_INT(d.before[1] + d.before[2] + d.before[3], CALLS * (SAMPLES - 1));
+    for (int k = 1; k < DEVICES; k++)
+        CHECK(abs(3 * d.before[k] - CALLS * (SAMPLES - 1)) <= 6);
+    deal(LONGEST, false, &d);
+    for (int k = 1; k < DEVICES; k++)
+        CHECK(d.before[k] <= CALLS * SAMPLES / DEVICES);
+}
+
+/* A device is given no more than it should have done until the next status has
+ * come: not all that has ended, when the sample has 4 tokens. What is left then is
+ * for all devices, so that all should be done at about the same time: device 0 at
+ * 8 s and two for each micro-batch, the others at 4 s, when the first statuses
+ * came, and two for each. */
+static void test_short_tail(void)
+{
+    struct dealt d;
+    int least = 1 << 30, most = 0;
+    deal(4, true, &d);
+    CHECK_INT(d.before[0], 0);
+    CHECK(d.before[1] + d.before[2] + d.before[3] < CALLS * (SAMPLES - 1));
+    CHECK(d.all[0] > 0);
+    for (int k = 0; k < DEVICES; k++) {
+        int at = (k == 0 ? 8 : 4) + 2 * d.all[k];
+        least = at < least ? at : least;
+        most = at > most ? at : most;
+    }
+    CHECK(most - least <= 2);
+}
+
+WEFT_TESTS("run/deal", {"setup", setup}, {"test_long_tail", test_long_tail},
+           {"test_short_tail", test_short_tail}, {"teardown", teardown})
