@@ -19,6 +19,7 @@ struct world {
     int ready[MOST], end[MOST];
     bool reads[MOST];
     int n_begun, n_turns, slots[8];
+    int first; /* when samples moved first; -1: never */
 };
 
 static int size_of(const struct world *w, int s)
@@ -277,6 +278,7 @@ static int play(struct world *w, const struct weft_overlap_job *job,
 {
     int stopped[8] = {0}, n_stay = 0;
     start(w, job);
+    w->first = -1;
     for (int i = 0; i < job->n_instances; i++)
         free[i] = -1;
     for (int k = 0; k < n && at[k] > 0; k++) {
@@ -286,6 +288,7 @@ static int play(struct world *w, const struct weft_overlap_job *job,
         int m = move(w, k ? when->later[k - 1].instances : when->instances,
                      stopped, free);
         n_stay = m ? m : n_stay;
+        w->first = m && w->first < 0 ? at[k] : w->first;
     }
     for (int i = 0; i < job->n_instances; i++)
         if (free[i] < 0)
@@ -315,8 +318,13 @@ static int ticked(struct world *w, const struct weft_overlap_job *job,
     *n_stay = play(w, job, when, 1 + when->n_later, at, free);
     for (int s = 0; s < job->n_samples; s++)
         generated = w->end[s] > generated ? w->end[s] : generated;
-    for (int i = 0; i < job->n_instances && job->serial; i++)
-        free[i] = generated;
+    for (int i = 0; i < job->n_instances; i++) {
+        bool waits = job->serial || (job->at_trigger && w->first < 0);
+        if (waits)
+            free[i] = generated;
+        else if (job->at_trigger && free[i] < w->first)
+            free[i] = w->first;
+    }
     return infer(w, free);
 }
 

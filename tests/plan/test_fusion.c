@@ -342,7 +342,8 @@ static void random_job(struct weft_overlap_job *job,
         .load_s = {draw(0, 1) * 30, draw(0, 1) * 7, draw(0, 1) * 200},
         .micro_tokens = draw(1, 120),
         .wait_s = draw(0, 1) * draw(0, 300),
-        .serial = draw(0, 4) == 0};
+        .serial = draw(0, 4) == 0,
+        .at_trigger = draw(0, 4) == 0};
     for (int32_t s = 0; s < job->n_samples; s++)
         sample[s] = (struct weft_overlap_sample){
             draw(0, job->n_instances - 1), draw(1, 20),

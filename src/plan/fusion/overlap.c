@@ -280,10 +280,14 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
         rc = generate_all(&run, job, when, &found, err);
     for (int32_t s = 0; s < job->n_samples && !rc; s++)
         found.generated_s = fmax(found.generated_s, run.state[s].end_s);
+    double first_s = job->serial || (job->at_trigger && found.n_migrated == 0)
+                       ? found.generated_s
+                   : job->at_trigger ? found.trigger_s
+                                     : 0;
     for (int32_t i = 0; i < job->n_instances && !rc; i++)
-        run.free_s[i] = job->serial        ? found.generated_s
-                      : run.free_s[i] >= 0 ? run.free_s[i]
-                                           : run.instance[i].now_s;
+        run.free_s[i] = fmax(first_s, run.free_s[i] >= 0
+                                          ? run.free_s[i]
+                                          : run.instance[i].now_s);
     if (!rc)
         rc = weft_overlap_infer(&run, err);
     for (int32_t s = 0; s < job->n_samples && !rc && end_s_out; s++)

@@ -59,6 +59,9 @@ struct weft_overlap_job {
     /* inference begins when all samples have ended, as RLHFuse-Base does; else
      * instances turn to it one by one */
     bool serial;
+    /* it begins for nobody before the first migration, as RLHFuse does; where
+     * none comes, when all samples have ended */
+    bool at_trigger;
 };
 
 /* When to migrate. */
