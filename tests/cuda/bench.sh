@@ -7,6 +7,7 @@ PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" --shape tiny --seconds 0 \
 failed=0
 for what in 'training step, 2 layers, 32 tokens' 'decode, batch 3' \
     "weft train: SFT, over the loop's step" \
+    'all layers, optimizer state offloaded' \
     'ppo iteration, 2 x (8 + 8) tokens' \
     'grpo iteration, 16 x (8 + 8) tokens' "rollout log-probs are training's" \
     'other batches and micro-batches' 'a run that goes on' 'Not measured:' \
