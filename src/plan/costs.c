@@ -247,9 +247,9 @@ static double copy_s(const struct weft_costs *c,
     for (int64_t a = t->access; a < t->access + t->n_access; a++) {
         const struct weft_rec_tile *tile = &r->tile[r->access[a].tile];
         if (r->access[a].mode == 0)
-            from = place_of(c, tile);
+            from = tile->place;
         else
-            to = place_of(c, tile);
+            to = tile->place;
         bytes += r->access[a].mode == 0 ? (double) tile->bytes : 0;
     }
     return from >= 0 && to >= 0 && from != to ? alone_s(c, from, to, bytes)

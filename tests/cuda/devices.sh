@@ -158,6 +158,29 @@ of one kind of GPU; set runtime.gpus to use only the first 1" \
 profile 0 "$all" "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" $gpu \
     runtime.gpus=1 --check gpu.json
 profile 1 "no GPU here: no CUDA driver; $cpus" WEFT_CARDS=none $gpu
+
+# Ranks that share a GPU have their part of it, of its memory, and of those GPUs
+# that must be alike: what a plan is found for, and costs are compared with.
+if command -v on_ranks >/dev/null; then
+    "$weft" init --hidden 256 --layers 8 --heads 4 --kv-heads 1 \
+        --intermediate 1024 --max-positions 64 -o big >out 2>err || fail init
+    shared() # STATUS VARIABLES MODEL words
+    {
+        status=$1 variables=$2 model=$3
+        shift 3
+        # shellcheck disable=SC2086
+        on_ranks 2 env $variables "$weft" train -q "$quick/sft.yaml" \
+            model.actor="$dir/$model" run_dir=run iterations=1 train.batch=4 \
+            runtime.devices=gpu runtime.ranks_per_gpu=2 costs=gpu.json "$@" \
+            >out 2>err
+        [ $? = "$status" ] || fail "shared $variables $*: status"
+        rm -rf run
+    }
+    shared 1 "WEFT_CARDS=1 WEFT_CARDS_MEMORY=128" big plan=auto
+    grep -q "no plan fits: .* GiB of a device, which has 0.06" err ||
+        fail "half of a GPU's memory"
+    shared 0 "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" small runtime.gpus=1
+fi
 profile 1 "'--devices' counts CPU devices" "" $gpu --devices 2
 profile 1 "wants 64.0 MiB of activations; 51.2 of 51.2 MiB are left" "" $gpu \
     runtime.gpu_memory_gib=0.05 -o none.json

@@ -306,6 +306,12 @@ static void test_host(void)
     weft_recording_work(&r, NULL);
     CHECK_INT(weft_costs_message(costs, &r, copy, at, &latency, &bytes), 1);
     CHECK(near(bytes, 1e6) && at[0] == back[0]);
+    /* and a task that reads it there is no copy */
+    int64_t reads = task(WEFT_REC_TASK, 4, NULL);
+    weft_recording_access(&r, from, 0);
+    weft_recording_access(&r, to, 1);
+    weft_recording_work(&r, NULL);
+    CHECK(weft_costs_task(costs, &r, reads, 4) < 1e6 / 20e9);
     weft_recording_release(&r);
     weft_costs_free(costs);
 }

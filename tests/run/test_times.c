@@ -244,16 +244,18 @@ static void test_prices(void)
     static const struct {
         struct weft_call_plan at;
         bool trains;
-    } row[] = {{{{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1}, true},
-               {{{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1}, false},
-               {{{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, true},
-               {{{0, 2, 0, 2}, .dp = 2, .tp = 1, .pp = 2}, false},
-               {{{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2}, false},
-               {{{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 1}, true},
-               {{{0, 8, 0, 2}, .dp = 8, .tp = 2, .pp = 1}, true},
-               {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, true},
-               {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1, .zero = 3}, true},
-               {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, false}};
+    } row[] = {
+        {{{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1}, true},
+        {{{0, 2, 0, 2}, .dp = 2, .tp = 2, .pp = 1, .offload = true}, true},
+        {{{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1}, false},
+        {{{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, true},
+        {{{0, 2, 0, 2}, .dp = 2, .tp = 1, .pp = 2}, false},
+        {{{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2}, false},
+        {{{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 1}, true},
+        {{{0, 8, 0, 2}, .dp = 8, .tp = 2, .pp = 1}, true},
+        {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, true},
+        {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1, .zero = 3}, true},
+        {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, false}};
     struct fixture f;
     struct weft_cluster cluster;
     struct weft_config config;
@@ -370,8 +372,62 @@ static void test_prices_shared(void)
     fixture_remove(&f);
 }
 
+static const char one_gpu[] =
+    "name: one\n"
+    "kinds:\n"
+    "  - {name: node, nodes: 1, devices: 1, memory_gib: 8,\n"
+    "     tflops: {f32: 1, bf16: 2}, memory_gbs: 100, task_us: 4,\n"
+    "     inside: {gbs: 10, us: 1}, host: {gbs: 0.1, us: 10},\n"
+    "     network: {rails: 1, gbs: 20, us: 5}}\n";
+
+/* Optimizer states of a GPU that are offloaded take the time of their copies over
+ * its link, and none of the device's; its memory has less of them. */
+static void test_price_of_copies(void)
+{
+    struct weft_call_plan at = {{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
+    const char *word[] = {"runtime.devices=gpu", "ppo.mini_batches=1",
+                          "ppo.epochs=1"};
+    struct weft_priced there[WEFT_MAX_CALLS], away[WEFT_MAX_CALLS];
+    struct fixture f;
+    struct weft_cluster cluster;
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_lengths longest;
+    struct weft_pricer *pricer;
+    struct weft_err err;
+    fixture_make(&f);
+    REQUIRE_OK(weft_cluster_parse(one_gpu, sizeof one_gpu - 1, "test",
+                                  &cluster, &err),
+               err);
+    REQUIRE_OK(weft_run_config_read(f.config, (int) WEFT_COUNT(word), word,
+                                    &config, &err),
+               err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 2, 1, &needs, &err), err);
+    REQUIRE_OK(weft_lengths_read("max", &longest, &err), err);
+    const struct weft_simulate_options options = {.cluster = &cluster,
+                                                  .lengths = &longest};
+    REQUIRE_OK(weft_pricer_create(&config, &needs.plan, &options, true,
+                                  &pricer, &err),
+               err);
+    int32_t c = weft_flow_call_of(&needs.flow, WEFT_TRAIN, 0);
+    REQUIRE_OK(weft_pricer_price(pricer, &at, 1u << c, there, &err), err);
+    at.offload = true;
+    REQUIRE_OK(weft_pricer_price(pricer, &at, 1u << c, away, &err), err);
+    double state_s = 2 * 4 * (double) weft_shape_n_params(needs.plan.shape[0])
+                   / 0.1e9;
+    CHECK(away[c].seconds > there[c].seconds + state_s);
+    CHECK(away[c].seconds < there[c].seconds + 2.5 * state_s);
+    CHECK(away[c].busy_s < 1.05 * there[c].busy_s);
+    CHECK(away[c].state < there[c].state);
+    weft_pricer_free(pricer);
+    weft_lengths_release(&longest);
+    weft_config_release(&config);
+    fixture_remove(&f);
+}
+
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
            {"test_times_predicted", test_times_predicted},
            {"test_prices", test_prices},
+           {"test_price_of_copies", test_price_of_copies},
            {"test_prices_shared", test_prices_shared})

@@ -513,7 +513,7 @@ static int attempt(struct weft_finding *f,
     if (!rc && !out->result.fits)
         rc = weft_err_set(err, WEFT_EINVAL,
                           "no plan fits: the least that was tried takes "
-                          "%.1f GiB of a device, which has %.1f",
+                          "%.2f GiB of a device, which has %.2f",
                           out->result.value.bytes / 0x1p30,
                           p->device_bytes / 0x1p30);
     return rc ? rc : rank(f, p, plan, out, err);

@@ -85,7 +85,7 @@ static void set_layers(const struct weft_pricer *p, int32_t call,
     const struct weft_shape *own = p->needs->shape[flow->call[call].role];
     int32_t *end = z->end[LAYERS];
     bool exchanges = at->zero >= 2 && at->pp == 1;
-    int32_t least = exchanges ? 5 : at->zero == 3 ? 3 : 1;
+    int32_t least = exchanges ? 5 : at->zero == 3 || at->offload ? 3 : 1;
     int32_t more = exchanges ? 2 : 1;
     for (int32_t r = 0; r < flow->n_roles && at->pp > 1; r++)
         least = (int32_t) weft_max64(
