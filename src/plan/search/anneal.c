@@ -84,39 +84,62 @@ static int32_t pick(struct walk *w, int32_t n)
     return i < n ? i : n - 1;
 }
 
-/* What a walk makes less: what exceeds memory counts by how much it does. */
+/* What a walk makes less. What does not fit counts as no faster than the best so
+ * far, and for more by how much it exceeds memory: otherwise a walk would end
+ * among plans that are much faster than any that fits, and exceed memory a
+ * little. */
 static double cost(const struct weft_search *s,
-                   const struct weft_search_value *v)
+                   const struct weft_search_value *v,
+                   const struct weft_search_result *best)
 {
     double over = v->bytes / s->p->device_bytes - 1;
-    return v->period * (1 + (over > 0 ? 1 + 4 * over : 0));
+    return over > 0 ? fmax(v->period, best->value.period) * (1 + 4 * over)
+                    : v->period;
 }
 
-/* Proposes another option for one call, and takes it where the cost is less or,
- * by chance, not much more. Returns the difference of costs. */
+/* Another option for a call. */
+static void change(struct walk *w, int32_t call)
+{
+    int32_t n = w->s->p->call[call].n_options, before = w->choice[call];
+    if (n == 1)
+        return;
+    w->choice[call] = pick(w, n - 1);
+    w->choice[call] += w->choice[call] >= before;
+}
+
+/* Proposes another option for one call, or every second time for two (which may
+ * then take a half each, or one the memory that the other leaves), and takes it
+ * where the cost is less or, by chance, not much more. Returns the difference of
+ * costs. */
 static double step(struct walk *w, double temperature,
                    struct weft_search_result *best)
 {
     const struct weft_search *s = w->s;
-    int32_t c = pick(w, s->p->n_calls), n = s->p->call[c].n_options;
-    int32_t before = w->choice[c];
-    if (n == 1)
-        return 0;
-    w->choice[c] = pick(w, n - 1);
-    w->choice[c] += w->choice[c] >= before;
+    int32_t n = s->p->n_calls, c = pick(w, n), d = c;
+    if (n > 1 && draw(w) < 0.5) {
+        d = pick(w, n - 1);
+        d += d >= c;
+    }
+    int32_t before[] = {w->choice[c], w->choice[d]};
+    change(w, c);
+    if (d != c)
+        change(w, d);
     struct weft_search_value v = weft_search_value(s, w->choice);
     weft_search_consider(s, w->choice, &v, best);
-    double more = cost(s, &v) - cost(s, &w->now);
-    if (more <= 0 || draw(w) < exp(-more / temperature))
+    double more = cost(s, &v, best) - cost(s, &w->now, best);
+    if (more <= 0 || draw(w) < exp(-more / temperature)) {
         w->now = v;
-    else
-        w->choice[c] = before;
+    } else {
+        w->choice[c] = before[0];
+        w->choice[d] = before[1];
+    }
     return more;
 }
 
 /* One restart: from the best so far or, every second time, from anywhere. The
- * temperature begins where a mean step up is taken one time in three, and ends
- * at a ten-thousandth of the period. */
+ * temperature begins where a mean step up is taken one time in three, but at a
+ * tenth of the period at most (what exceeds memory makes the mean large), and
+ * ends at a ten-thousandth of the period. */
 static void walk(const struct weft_search *s, struct walk *w, int64_t n,
                  const struct weft_search_how *how,
                  struct weft_search_result *best)
@@ -135,6 +158,8 @@ static void walk(const struct weft_search *s, struct walk *w, int64_t n,
         n_up += more > 0;
     }
     double hot = n_up ? up / n_up : w->now.period, cold = 1e-4 * hot;
+    if (hot > 0.1 * best->value.period)
+        hot = 0.1 * best->value.period;
     if (cold > 1e-4 * best->value.period)
         cold = 1e-4 * best->value.period;
     for (int64_t i = 0; i < n - TRIALS; i++) {
