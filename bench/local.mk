@@ -57,13 +57,13 @@ bench-tail-emulated: %D%/tail_emulated
 bench-tail: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
-%C%_papers_SOURCES = %D%/papers.c %D%/made.h %D%/check.h
+%C%_papers_SOURCES = %D%/papers.c %D%/real.h %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
 bench_programs += %D%/papers_real
-%C%_papers_real_SOURCES = %D%/papers_real.c %D%/made.h %D%/check.h
+%C%_papers_real_SOURCES = %D%/papers_real.c %D%/real.h %D%/made.h %D%/check.h
 %C%_papers_real_LDADD = $(weft_libs)
 bench_programs += %D%/papers_search
-%C%_papers_search_SOURCES = %D%/papers_search.c %D%/check.h
+%C%_papers_search_SOURCES = %D%/papers_search.c %D%/opened.h %D%/check.h
 %C%_papers_search_LDADD = $(weft_libs)
 bench_programs += %D%/papers_flexrlhf
 %C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/made.h %D%/check.h
@@ -148,7 +148,7 @@ bench-papers-rlhfuse: %D%/papers_rlhfuse
 # What the search for plans takes, and what it estimates beside simulations of
 # plans at random.
 bench_programs += %D%/search
-%C%_search_SOURCES = %D%/search.c %D%/check.h
+%C%_search_SOURCES = %D%/search.c %D%/opened.h %D%/check.h
 %C%_search_LDADD = $(weft_libs)
 clusters = $(srcdir)/examples/clusters
 bench-search: %D%/search

@@ -12,15 +12,8 @@
  * but that a near-optimal plan of 7B + 7B on 8 GPUs took 5 s.) Seconds are
  * those of this machine, and of searching: layouts are priced before.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/clock.h"
-#include "bench/check.h"
-#include "job/plan_needs.h"
-#include "job/run_config.h"
-#include "plan/lengths.h"
-#include "run/predict/options_inside.h"
+#include "bench/opened.h"
 
 static double ends; /* when branch and bound stops */
 
@@ -92,39 +85,18 @@ static void compare(struct weft_finding *f, double limit_s)
 
 int main(int argc, char **argv)
 {
-    struct weft_config config;
-    struct weft_cluster cluster;
-    struct weft_run_needs needs;
-    struct weft_lengths lengths;
+    static struct opened o;
     struct weft_finding f;
-    if (argc < 5) {
-        fprintf(stderr, "usage: papers_search CLUSTER.yaml NODES SECONDS "
-                        "CONFIG.yaml [key=value ...]\n");
-        return 2;
-    }
-    int nodes = atoi(argv[2]);
-    CHECK(weft_cluster_read(argv[1], &cluster, &err));
-    CHECK(weft_run_config_read(
-        argv[4], argc - 5, (const char *const *) argv + 5, &config, &err));
-    CHECK(weft_lengths_read("max", &lengths, &err));
-    CHECK(weft_run_needs_read(&config, nodes, cluster.kind[0].n_devices, 0,
-                              &needs, &err));
-    needs.plan.device_bytes = (int64_t) weft_cluster_device_bytes(&cluster);
-    const struct weft_simulate_options simulate = {.cluster = &cluster,
-                                                   .lengths = &lengths,
-                                                   .iterations = 3,
-                                                   .gangs = true};
-    const struct weft_find find = {.simulate = &simulate, .how = {.seed = 1}};
+    opened_open(argc, argv, &o);
     double start = weft_clock_s();
-    CHECK(weft_finding_open(&config, &needs.plan, &find, &f, &err));
-    printf("ReaL, figures 13 to 15: %s, %d nodes of %d devices: %d layouts, "
+    CHECK(weft_finding_open(&o.config, &o.needs.plan, &o.find, &f, &err));
+    printf("ReaL, figures 13 to 15: %s, %s nodes of %d devices: %d layouts, "
            "priced in %.1f s\n",
-           argv[4], nodes, (int) cluster.kind[0].n_devices, (int) f.n_priced,
-           weft_clock_s() - start);
+           argv[4], argv[2], (int) o.cluster.kind[0].n_devices,
+           (int) f.n_priced, weft_clock_s() - start);
     fflush(stdout);
     compare(&f, atof(argv[3]));
     weft_finding_close(&f);
-    weft_lengths_release(&lengths);
-    weft_config_release(&config);
+    opened_close(&o);
     return 0;
 }

@@ -7,16 +7,10 @@
  *     search CLUSTER.yaml NODES PLANS CONFIG.yaml [key=value ...]
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
-#include "bench/check.h"
 #include "base/alloc.h"
-#include "job/plan_needs.h"
-#include "job/run_config.h"
-#include "plan/lengths.h"
-#include "run/predict/options_inside.h"
+#include "bench/opened.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -115,40 +109,20 @@ static void show_bars(const struct weft_config *config,
 
 int main(int argc, char **argv)
 {
-    struct weft_config config;
-    struct weft_cluster cluster;
-    struct weft_run_needs needs;
-    struct weft_lengths lengths;
-    if (argc < 5) {
-        fprintf(stderr, "usage: search CLUSTER.yaml NODES PLANS CONFIG.yaml "
-                        "[key=value ...]\n");
-        return 2;
-    }
-    int nodes = atoi(argv[2]), n = atoi(argv[3]);
-    CHECK(weft_cluster_read(argv[1], &cluster, &err));
-    CHECK(weft_run_config_read(
-        argv[4], argc - 5, (const char *const *) argv + 5, &config, &err));
-    CHECK(weft_lengths_read("max", &lengths, &err));
-    CHECK(weft_run_needs_read(&config, nodes, cluster.kind[0].n_devices, 0,
-                              &needs, &err));
-    double bytes = weft_cluster_device_bytes(&cluster);
-    needs.plan.device_bytes = (int64_t) bytes;
-    const struct weft_simulate_options simulate = {
-        .cluster = &cluster,
-        .lengths = &lengths,
-        .iterations = 3,
-        .gangs = config.runtime.place == WEFT_PLACE_DEVICE};
-    const struct weft_find find = {.simulate = &simulate, .how = {.seed = 1}};
-    printf("%s, %d nodes of %d devices, %s\n", argv[4], nodes,
-           (int) cluster.kind[0].n_devices, cluster.name);
-    show_bars(&config, &needs, find);
+    static struct opened o;
+    opened_open(argc, argv, &o);
+    int n = atoi(argv[3]);
+    double bytes = weft_cluster_device_bytes(&o.cluster);
+    printf("%s, %s nodes of %d devices, %s\n", argv[4], argv[2],
+           (int) o.cluster.kind[0].n_devices, o.cluster.name);
+    show_bars(&o.config, &o.needs, o.find);
     if (n == 0)
         return 0;
     struct weft_drawn *drawn = weft_alloc((size_t) n, sizeof *drawn);
     double *error = weft_alloc((size_t) n, sizeof *error);
     if (!drawn || !error)
         return 1;
-    CHECK(weft_run_draw(&config, &needs.plan, &find, n, drawn, &err));
+    CHECK(weft_run_draw(&o.config, &o.needs.plan, &o.find, n, drawn, &err));
     printf("%9s %9s %10s  %5s %5s  %s\n", "search: s", "played: s", "error",
            "memory", "played", "calls (nodes:devices/degrees)");
     int within = 0;
@@ -164,7 +138,6 @@ int main(int argc, char **argv)
            n, 100 * error[n / 2], 100 * error[n - 1], within);
     weft_free(drawn);
     weft_free(error);
-    weft_lengths_release(&lengths);
-    weft_config_release(&config);
+    opened_close(&o);
     return 0;
 }
