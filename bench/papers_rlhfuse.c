@@ -188,7 +188,7 @@ int main(int argc, char **argv)
            "whole        DS-Chat\n");
     for (size_t i = 0; i < WEFT_COUNT(longest); i++)
         for (size_t p = 0; p < WEFT_COUNT(pairs); p++) {
-            set_up(&s, &in, p, longest[i], tails[1].sigma, &cluster);
+            set_up(&s, &in, p, longest[i], &tails[1], &cluster);
             print_row(&s, &cluster, least, most);
             close_instance(&in);
         }
