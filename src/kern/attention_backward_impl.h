@@ -43,6 +43,62 @@ struct head_backward {
     float *p, *ds;      /* (64, 64) */
 };
 
+/* On the diagonal, what a query gives to keys after it is 0: six rows at a
+ * time go without what is 0 for all of them, which would add nothing. In
+ * mm_lower() the rows of A are queries, in mm_upper() keys. */
+enum { ROWS_AT_ONCE = 6 };
+
+static void mm_lower(struct mm t, bool diagonal)
+{
+    int64_t rows = t.rows, k = t.k;
+    if (!diagonal) {
+        mm(&t);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += t.rows) {
+        t.rows = weft_min64(ROWS_AT_ONCE, rows - i);
+        t.k = weft_min64(i + t.rows, k);
+        mm(&t);
+        t.a += t.rows * t.ars;
+        t.c += t.rows * t.ldc;
+    }
+}
+
+static void mm_upper(struct mm t, bool diagonal)
+{
+    int64_t rows = t.rows;
+    if (!diagonal) {
+        mm(&t);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += t.rows) {
+        t.rows = weft_min64(ROWS_AT_ONCE, rows - i);
+        mm(&t);
+        t.k -= t.rows;
+        t.a += t.rows * (t.ars + t.aks);
+        t.b = (const float *) t.b + t.rows * t.ldb;
+        t.c += t.rows * t.ldc;
+    }
+}
+
+/* Scores of 64 keys; on the diagonal the first rows need half of them. */
+static void mm_scores(struct mm t, bool diagonal)
+{
+    enum { HALF = PAGE / 2 };
+    int64_t rows = t.rows;
+    if (diagonal) {
+        t.rows = weft_min64(rows, HALF);
+        t.cols = HALF;
+        mm(&t);
+        t.a += HALF * t.ars;
+        t.c += HALF * t.ldc;
+        t.rows = rows - HALF;
+        t.cols = PAGE;
+    }
+    if (t.rows > 0)
+        mm(&t);
+}
+
 /* 64 query rows from `r` (a multiple of 64) and the keys of segment s. */
 static void head_tile(const struct head_backward *h, int64_t head, int64_t s,
                       int64_t r)
@@ -52,64 +108,56 @@ static void head_tile(const struct head_backward *h, int64_t head, int64_t s,
     int64_t rows = weft_min64(PAGE, a->n - r);
     int64_t keys = weft_min64(PAGE, a->n - key);
     const float *dout = a->dout + r * a->ldo + head * d;
-    float *dq = a->dq + r * ldd + head * d;
-    mm(&(struct mm){.rows = rows,
-                    .cols = PAGE,
-                    .k = d,
-                    .a = h->q + r * d,
-                    .ars = d,
-                    .aks = 1,
-                    .b = h->kt + key * d,
-                    .ldb = PAGE,
-                    .c = h->p,
-                    .ldc = PAGE});
-    mm(&(struct mm){.rows = rows,
-                    .cols = PAGE,
-                    .k = d,
-                    .a = dout,
-                    .ars = a->ldo,
-                    .aks = 1,
-                    .b = h->vt + key * d,
-                    .ldb = PAGE,
-                    .c = h->ds,
-                    .ldc = PAGE});
+    bool diagonal = key == r;
+    struct mm scores = {.rows = rows,
+                        .cols = PAGE,
+                        .k = d,
+                        .a = h->q + r * d,
+                        .ars = d,
+                        .aks = 1,
+                        .b = h->kt + key * d,
+                        .ldb = PAGE,
+                        .c = h->p,
+                        .ldc = PAGE};
+    mm_scores(scores, diagonal);
+    scores.a = dout;
+    scores.ars = a->ldo;
+    scores.b = h->vt + key * d;
+    scores.c = h->ds;
+    mm_scores(scores, diagonal);
     for (int64_t i = 0; i < rows; i++)
         tile_gradient(r + i - key + 1, a->scale,
                       a->lse[(r + i) * a->ldlse + head], h->delta[r + i],
                       h->p + i * PAGE, h->ds + i * PAGE);
-    mm(&(struct mm){.rows = keys,
-                    .cols = d,
-                    .k = rows,
-                    .a = h->p,
-                    .ars = 1,
-                    .aks = PAGE,
-                    .b = dout,
-                    .ldb = a->ldo,
-                    .c = a->dv + key * ldd,
-                    .ldc = ldd,
-                    .add = true});
-    mm(&(struct mm){.rows = keys,
-                    .cols = d,
-                    .k = rows,
-                    .a = h->ds,
-                    .ars = 1,
-                    .aks = PAGE,
-                    .b = h->q + r * d,
-                    .ldb = d,
-                    .c = a->dk + key * ldd,
-                    .ldc = ldd,
-                    .add = true});
-    mm(&(struct mm){.rows = rows,
-                    .cols = d,
-                    .k = keys,
-                    .a = h->ds,
-                    .ars = PAGE,
-                    .aks = 1,
-                    .b = h->k + key * d,
-                    .ldb = d,
-                    .c = dq,
-                    .ldc = ldd,
-                    .add = true});
+    struct mm by_key = {.rows = keys,
+                        .cols = d,
+                        .k = rows,
+                        .a = h->p,
+                        .ars = 1,
+                        .aks = PAGE,
+                        .b = dout,
+                        .ldb = a->ldo,
+                        .c = a->dv + key * ldd,
+                        .ldc = ldd,
+                        .add = true};
+    struct mm by_query = {.rows = rows,
+                          .cols = d,
+                          .k = keys,
+                          .a = h->ds,
+                          .ars = PAGE,
+                          .aks = 1,
+                          .b = h->k + key * d,
+                          .ldb = d,
+                          .c = a->dq + r * ldd + head * d,
+                          .ldc = ldd,
+                          .add = true};
+    mm_upper(by_key, diagonal);
+    by_key.a = h->ds;
+    by_key.b = h->q + r * d;
+    by_key.ldb = d;
+    by_key.c = a->dk + key * ldd;
+    mm_upper(by_key, diagonal);
+    mm_lower(by_query, diagonal);
 }
 
 static void zero_rows(int64_t n, int64_t d, float *x, int64_t ld)

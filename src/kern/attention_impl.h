@@ -13,6 +13,8 @@
  * row's bits do not depend on which other rows share its tile.
  */
 
+#include "kern/transpose.h"
+
 enum { PAGE = WEFT_PAGE_TOKENS, ITEMS = WEFT_ATTENTION_ITEMS };
 
 /* A tile of n items. An item is a pair of query row and query head; item i has
@@ -204,7 +206,12 @@ static void transpose(enum weft_dtype dtype, int64_t n, int64_t d,
                             ? v_set1(0)
                             : row_load(dtype, row_of(dtype, x, (s + j) * ld),
                                        i, d));
-            for (int64_t l = 0; l < w; l++)
+            int64_t l = 0;
+            for (; l + 8 <= w; l += 8)
+                for (int64_t j = 0; j < PAGE; j += 8)
+                    transpose8(block + j * 16 + l, 16, y + (i + l) * PAGE + j,
+                               PAGE);
+            for (; l < w; l++)
                 for (int64_t j = 0; j < PAGE; j++)
                     y[(i + l) * PAGE + j] = block[j * 16 + l];
         }

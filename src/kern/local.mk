@@ -68,7 +68,6 @@ kern_sources = \
 	%D%/rows_impl.h \
 	%D%/sample.h %D%/sample_cpu.c \
 	%D%/simd_avx512.h \
-	%D%/simd_transpose.h \
 	%D%/softmax.h \
 	%D%/sample_cuda.h \
 	%D%/softmax_c.c \
@@ -79,6 +78,7 @@ kern_sources = \
 	%D%/softmax_impl.h \
 	%D%/stream_impl.h \
 	%D%/tile_impl.h \
+	%D%/transpose.h \
 	%D%/value_cpu.c \
 	%D%/vec.h \
 	%D%/vec16.h \

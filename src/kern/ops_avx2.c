@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles and streams for AVX2 with FMA. */
-#include "kern/simd_transpose.h"
+#include <immintrin.h>
 
 #define VEC __m256
 #define LANES 8

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles and streams for AVX-512 without bf16 products. */
 #include "kern/simd_avx512.h"
-#include "kern/simd_transpose.h"
 
 #define ODD(v)                                                               \
     _mm512_castsi512_ps(_mm512_and_si512(                                    \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles and streams for AVX-512 with the dot product of bf16 pairs. */
 #include "kern/simd_avx512.h"
-#include "kern/simd_transpose.h"
 
 #define DOT_BF16(acc, s, w)                                                  \
     _mm512_dpbf16_ps(acc, (__m512bh) (s), (__m512bh) (w))

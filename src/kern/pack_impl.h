@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copying numbers into the order that products read: bf16 pairs, steps of
- * columns, transposes. Included by stream_impl.h; the file that includes that
- * may define TRANSPOSE8 (simd_transpose.h). The first bf16 of a pair is the
+ * columns, transposes. Included by stream_impl.h. The first bf16 of a pair is the
  * low half of 4 bytes, as on little-endian machines.
  */
 #include <string.h>
 
 #include "kern/ops.h"
+#include "kern/transpose.h"
 
 enum { LANES_16 = 16 };
 
@@ -107,21 +107,13 @@ static void stream_pair_bf16(const float *restrict src, int64_t k,
     }
 }
 
-/* to[j * ldt + i] = from[i * ldf + j], i and j < 8 */
-#ifndef TRANSPOSE8
-#define TRANSPOSE8(from, ldf, to, ldt)                                       \
-    for (int i_ = 0; i_ < 8; i_++)                                           \
-        for (int j_ = 0; j_ < 8; j_++)                                       \
-    (to)[j_ * (ldt) + i_] = (from)[i_ * (ldf) + j_]
-#endif
-
 /* (rows, 32) to (32, rows) */
 WEFT_INLINE void transpose_words(const void *src, int rows, uint32_t *to)
 {
     const uint32_t *from = src;
     for (int i = 0; i < rows; i += 8)
         for (int j = 0; j < WEFT_PANEL; j += 8)
-            TRANSPOSE8(from + i * WEFT_PANEL + j, WEFT_PANEL,
+            transpose8(from + i * WEFT_PANEL + j, WEFT_PANEL,
                        to + j * rows + i, rows);
 }
 
