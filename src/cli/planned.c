@@ -70,6 +70,8 @@ static int check(const struct weft_cli_planned *o,
     int rc = weft_run_flow(config, &flow, err);
     if (!rc)
         rc = weft_plan_read(o->check, &flow, out, err);
+    if (!rc)
+        rc = weft_run_fuse(config, out, err);
     if (rc)
         return rc;
     int32_t gpus = o->gpus ? o->gpus : out->n_gpus;

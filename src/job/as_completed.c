@@ -68,7 +68,7 @@ bool weft_run_trains_as_completed(const struct weft_config *c,
     else if (flow->staleness > 0)
         because = "generation goes on beside training already "
                   "(rollout.staleness)";
-    else if (c->train.intra_stage_fusion)
+    else if (plan->intra_stage_fusion)
         because = "a schedule orders all mini-batches "
                   "(train.intra_stage_fusion)";
     else

@@ -178,6 +178,14 @@ static void apply_keys(const struct weft_config *c, struct weft_plan *plan)
     }
 }
 
+int weft_run_fuse(const struct weft_config *config, struct weft_plan *plan,
+                  struct weft_err *err)
+{
+    plan->intra_stage_fusion |= config->train.intra_stage_fusion;
+    plan->inter_stage_fusion |= config->rollout.inter_stage_fusion;
+    return plan->intra_stage_fusion ? weft_fuse_plan(plan, err) : 0;
+}
+
 int weft_run_plan(const struct weft_config *config,
                   const struct weft_plan_needs *needs, struct weft_plan *out,
                   struct weft_err *err)
@@ -197,8 +205,7 @@ int weft_run_plan(const struct weft_config *config,
         return rc;
     if (!file)
         apply_keys(config, &plan);
-    if (config->train.intra_stage_fusion)
-        rc = weft_fuse_plan(&plan, err);
+    rc = weft_run_fuse(config, &plan, err);
     if (!rc && !file && needs->cluster)
         weft_plan_share_by_speed(&plan, needs, needs->cluster);
     if (!rc)

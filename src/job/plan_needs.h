@@ -60,6 +60,12 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                         int32_t n_devices, int32_t n_gpus,
                         struct weft_run_needs *out, struct weft_err *err);
 
+/* The stage fusion of a plan is what the plan says, or the configuration.
+ * Pipelines that are to be fused lie beside one another then. Errors: those of
+ * weft_fuse_plan(). */
+int weft_run_fuse(const struct weft_config *config, struct weft_plan *plan,
+                  struct weft_err *err);
+
 /* Makes and checks the plan that the configuration asks for: the file `plan`,
  * or `layout`, one for all calls or a strategy's name, or data parallelism,
  * also where the plan is to be found (run/predict/auto.h). What a `layout` does

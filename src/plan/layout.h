@@ -76,6 +76,11 @@ struct weft_plan {
     struct weft_dataflow flow;  /* of which plans that were read without their
                                    run know calls and roles by name alone */
     struct weft_call_plan call[WEFT_MAX_CALLS];
+    bool
+        intra_stage_fusion; /* models train under one schedule (fuse/fuse.h) */
+    bool
+        inter_stage_fusion; /* the last samples of generation go on with fewer
+                                replicas (run/tail.h) */
     /* Peak bytes of device d by class, then of all together, which need not
      * come at one time; a shared place counts at each device. (n_nodes *
      * n_devices); NULL: not known. */

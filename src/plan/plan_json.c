@@ -33,7 +33,7 @@ static const struct number mesh_numbers[] = {
     {"device", AT(mesh.device), 0, WEFT_MAX_NODE_DEVICES - 1, false},
     {"devices", AT(mesh.n_devices), 1, WEFT_MAX_NODE_DEVICES, false},
 };
-static const struct {
+static const struct flag {
     const char *name;
     size_t offset;
 } flags[] = {{"recompute", AT(recompute)},
@@ -41,9 +41,16 @@ static const struct {
              {"contiguous", AT(contiguous)},
              {"reversed", AT(reversed)}};
 
+static const struct flag plan_flags[] = {
+    {"intra_stage_fusion", offsetof(struct weft_plan, intra_stage_fusion)},
+    {"inter_stage_fusion", offsetof(struct weft_plan, inter_stage_fusion)}};
+
 static const char *const top_keys[] = {
-    "format",          "nodes",          "devices",    "gpus",
-    "calls",           "predicted_s",    "measured_s", "memory",
+    "format",          "nodes",
+    "devices",         "gpus",
+    "calls",           "intra_stage_fusion",
+    "predicted_s",     "inter_stage_fusion",
+    "measured_s",      "memory",
     "measured_memory", "replayed_memory"};
 static const char *const call_keys[] = {
     "mesh",      "dp",      "tp",         "pp",       "micro_batches", "zero",
@@ -68,6 +75,19 @@ static int read_numbers(const json_t *object, const char *subject,
                                err);
         *(int32_t *) ((char *) base + k->offset) = (int32_t) v;
     }
+    return rc;
+}
+
+/* False where they are left out. */
+static int read_flags(const json_t *object, const char *subject,
+                      const struct flag *flag, size_t n, void *base,
+                      struct weft_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = weft_json_bool_or(object, subject, flag[i].name, false,
+                               (bool *) ((char *) base + flag[i].offset),
+                               err);
     return rc;
 }
 
@@ -113,10 +133,8 @@ static int read_call(const json_t *object, const char *subject,
     if (!rc)
         rc = read_numbers(object, subject, numbers, WEFT_COUNT(numbers), out,
                           err);
-    for (size_t i = 0; i < WEFT_COUNT(flags) && !rc; i++)
-        rc = weft_json_bool_or(object, subject, flags[i].name, false,
-                               (bool *) ((char *) out + flags[i].offset),
-                               err);
+    if (!rc)
+        rc = read_flags(object, subject, flags, WEFT_COUNT(flags), out, err);
     return rc ? rc : read_shares(object, subject, &out->shares, err);
 }
 
@@ -316,6 +334,9 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = read_calls(root, path, out, err);
     if (!rc)
+        rc = read_flags(root, path, plan_flags, WEFT_COUNT(plan_flags), out,
+                        err);
+    if (!rc)
         rc = read_times(root, path, "predicted_s", &out->flow,
                         &out->predicted_s, err);
     if (!rc)
@@ -378,18 +399,25 @@ static void put_numbers(FILE *f, const struct number *number, size_t n,
                 *(const int32_t *) ((const char *) base + number[i].offset));
 }
 
+/* Those that are set, and the first `always` whatever they are. */
+static void put_flags(FILE *f, const char *before, const struct flag *flag,
+                      size_t n, size_t always, const void *base)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool set = *(const bool *) ((const char *) base + flag[i].offset);
+        if (set || i < always)
+            fprintf(f, "%s\"%s\": %s", before, flag[i].name,
+                    set ? "true" : "false");
+    }
+}
+
 static void put_call(FILE *f, const struct weft_call_plan *c)
 {
     fputs("{\"mesh\": {", f);
     put_numbers(f, mesh_numbers, WEFT_COUNT(mesh_numbers), c);
     fputs("}, ", f);
     put_numbers(f, numbers, WEFT_COUNT(numbers), c);
-    for (size_t i = 0; i < WEFT_COUNT(flags); i++)
-        if (i < 2 || *(const bool *) ((const char *) c + flags[i].offset))
-            fprintf(f, ", \"%s\": %s", flags[i].name,
-                    *(const bool *) ((const char *) c + flags[i].offset)
-                        ? "true"
-                        : "false");
+    put_flags(f, ", ", flags, WEFT_COUNT(flags), 2, c);
     for (int32_t i = 0; i < weft_shares_members(&c->shares); i++)
         fprintf(f, "%s%d", i > 0 ? ", " : ", \"shares\": [",
                 (int) weft_shares_of(&c->shares, i));
@@ -448,6 +476,7 @@ char *weft_plan_json(const struct weft_plan *plan)
         comma = ",";
     }
     fputs("\n }", f);
+    put_flags(f, ",\n ", plan_flags, WEFT_COUNT(plan_flags), 0, plan);
     put_times(f, "predicted_s", plan, &plan->predicted_s);
     put_times(f, "measured_s", plan, &plan->measured_s);
     if (plan->memory)

@@ -101,7 +101,7 @@ static bool holds(const struct weft_iteration *p,
                   const struct weft_g_layout *layout)
 {
     const struct weft_trainer *t = p->t;
-    return t->config.rollout.inter_stage_fusion && layout->plan.shares.n == 0
+    return t->plan.inter_stage_fusion && layout->plan.shares.n == 0
         && (t->job.place_per_device || !layout->any_device);
 }
 

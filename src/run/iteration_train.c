@@ -56,7 +56,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
     const struct weft_config *c = &t->config;
     struct weft_run_model *model = &t->model[t->flow.call[call].role];
     struct weft_iteration_update *u = &p->update[model->role];
-    bool fused = c->train.intra_stage_fusion, policy = model->role == 0;
+    bool fused = t->plan.intra_stage_fusion, policy = model->role == 0;
     int32_t joined = fused ? c->train.joined_mini_batches : 1;
     size_t n = (size_t) p->n, epochs = (size_t) t->settings.epochs;
     const struct weft_learning *learning = learning_of(t, call);
@@ -393,7 +393,7 @@ static int begin(struct weft_iteration *p)
             if (!rc)
                 rc = gate_init(&x->model[x->n - 1]);
         }
-    x->fused = warm && t->config.train.intra_stage_fusion;
+    x->fused = warm && t->plan.intra_stage_fusion;
     if (x->n == 0)
         x->epoch = t->settings.epochs;
     return rc;

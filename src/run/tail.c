@@ -499,8 +499,7 @@ int weft_tail_decide(const struct weft_iteration_set *set,
     double remaining = t->config.rollout.remaining;
     int rc = 0;
     memset(out, 0, sizeof *out);
-    if (!t->config.rollout.inter_stage_fusion || replicas < 2
-        || weft_run_bounds(t))
+    if (!t->plan.inter_stage_fusion || replicas < 2 || weft_run_bounds(t))
         return 0; /* a bound has no moment at which few are left */
     if (t->recorded && t->recorded->tail) {
         int64_t at = p->iteration - t->recorded->first;

@@ -417,8 +417,7 @@ int weft_tail_open(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_costs *costs = NULL;
     int rc = 0;
-    if (!t->config.rollout.inter_stage_fusion
-        || !weft_config_generates(&t->config))
+    if (!t->plan.inter_stage_fusion || !weft_config_generates(&t->config))
         return 0;
     if (t->known) {
         const struct weft_simulate_options o = weft_known_options(t->known,

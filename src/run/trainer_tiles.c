@@ -162,7 +162,7 @@ int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err)
         rc = create_instances(t, err);
     if (!rc)
         rc = create_state(t, err);
-    if (!rc && t->config.train.intra_stage_fusion)
+    if (!rc && t->plan.intra_stage_fusion)
         rc = open_fuse(t, err);
     return rc;
 }
@@ -274,7 +274,7 @@ int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
         rc = create_training(t, err);
     if (!rc)
         rc = create_instances(t, err);
-    if (!rc && t->config.train.intra_stage_fusion)
+    if (!rc && t->plan.intra_stage_fusion)
         rc = open_fuse(t, err);
     rc = weft_world_agree(rc, err);
     return rc ? rc : weft_seq_wait(t->seq, err);

@@ -68,6 +68,8 @@ static void check_same(const struct weft_plan *a, const struct weft_plan *b)
         CHECK(a->predicted_s.call_s[c] == b->predicted_s.call_s[c]);
         CHECK(a->measured_s.call_s[c] == b->measured_s.call_s[c]);
     }
+    CHECK_INT(a->intra_stage_fusion, b->intra_stage_fusion);
+    CHECK_INT(a->inter_stage_fusion, b->inter_stage_fusion);
     CHECK(a->predicted_s.iteration_s == b->predicted_s.iteration_s);
     CHECK(a->measured_s.iteration_s == b->measured_s.iteration_s);
     size_t n = (size_t) (a->n_nodes * a->n_devices);
@@ -104,6 +106,14 @@ static void test_plan_round_trip(void)
     REQUIRE_OK(weft_plan_read(path, calls_flow(), &q, &err), err);
     check_same(&p, &q);
     CHECK(q.memory == NULL && q.measured == NULL);
+    for (int i = 0; i < 4; i++) {
+        weft_plan_release(&q);
+        p.intra_stage_fusion = i & 1;
+        p.inter_stage_fusion = i & 2;
+        REQUIRE_OK(weft_plan_write(&p, path, &err), err);
+        REQUIRE_OK(weft_plan_read(path, calls_flow(), &q, &err), err);
+        check_same(&p, &q);
+    }
     weft_plan_release(&q);
     weft_plan_release(&p);
     CHECK(p.memory == NULL);

@@ -83,6 +83,20 @@ static void test_fuse_bits(void)
          "train.schedule_search=iteration");
 }
 
+/* The plan that a fused run leaves is all that another one needs. */
+static void test_fuse_by_plan(void)
+{
+    char plan[600], schedule[600];
+    snprintf(plan, sizeof plan, "plan=%s/dp/plan.json", fixture.dir);
+    run("by-plan", 3,
+        (const char *const[]){"runtime.devices=8", "runtime.place=device",
+                              plan, NULL});
+    CHECK(weft_hash_equal(serial, fixture_hash(&fixture, "by-plan", 3)));
+    snprintf(schedule, sizeof schedule, "%s/by-plan/schedule/fused.json",
+             fixture.dir);
+    CHECK(weft_file_exists(schedule));
+}
+
 /* Mini-batches of an epoch under one schedule, more of them than there are
  * too. */
 static void test_fuse_joined(void)
@@ -348,6 +362,7 @@ static void test_remove(void)
 
 WEFT_TESTS("run/fuse", {"make", test_make},
            {"test_fuse_bits", test_fuse_bits},
+           {"test_fuse_by_plan", test_fuse_by_plan},
            {"test_fuse_joined", test_fuse_joined},
            {"test_fuse_warmup", test_fuse_warmup},
            {"test_fuse_record", test_fuse_record},

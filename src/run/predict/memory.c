@@ -173,7 +173,7 @@ static void add_moved(const struct weft_trainer *t,
     int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
     int64_t n = weft_run_samples_all(c, &t->flow);
     int64_t tasks = moves_caches(t) ? 6 : 3;
-    if (!c->rollout.inter_stage_fusion)
+    if (!t->plan.inter_stage_fusion)
         return;
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job) && tasks > 3; p++)
         add_to(t, place, p, WEFT_MEM_KV,

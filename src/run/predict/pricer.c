@@ -243,7 +243,6 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     c->numerics.gradient_groups = part_of(c->numerics.gradient_groups, at.dp,
                                           whole->dp);
     t->settings.mini_batches = z->steps;
-    c->train.intra_stage_fusion = false;
     if (c->train.mini_batches_ahead == 0)
         c->train.mini_batches_ahead = z->steps; /* for their lots */
     if (z->trains)

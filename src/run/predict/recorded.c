@@ -175,10 +175,10 @@ int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
                                       .gangs = gangs,
                                       .first = t->settings.warmup,
                                       .iterations = 1};
-    bool fused = c->train.intra_stage_fusion;
+    bool fused = t->plan.intra_stage_fusion;
     if (fused)
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;
-    c->train.intra_stage_fusion = false;
+    most.plan.intra_stage_fusion = false;
     c->train.as_completed = c->train.as_completed && !fused;
     fill_batch(&most);
     c->checkpoint.every = 0;

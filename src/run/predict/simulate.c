@@ -156,7 +156,7 @@ static int find_decisions(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_config *c = &s->t->config;
     const char *dir = s->options->decided ? s->options->run_dir : NULL;
-    if (!c->rollout.inter_stage_fusion || (!c->rollout.decisions && !dir))
+    if (!s->t->plan.inter_stage_fusion || (!c->rollout.decisions && !dir))
         return 0;
     s->decisions = c->rollout.decisions ? weft_strdup(c->rollout.decisions)
                                         : weft_path_join(dir, WEFT_TAIL_FILE);
@@ -197,7 +197,7 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     longer.n_iterations = s->how.first + s->how.iterations;
     s->how.bound_s = s->bound_s;
     int rc = s->how.tail || s->how.decisions
-                  || !(s->t->config.rollout.inter_stage_fusion || s->bound_s)
+                  || !(s->t->plan.inter_stage_fusion || s->bound_s)
                ? 0
                : weft_simulate_costs(s->options, &s->t->job, &s->how.costs,
                                      err);
