@@ -101,6 +101,14 @@ static bool spent(struct branching *b)
     return b->cut;
 }
 
+/* No choice counts that is not shorter. */
+static double most(const struct branching *b)
+{
+    double period = fits(b) ? b->best->value.period : INFINITY;
+    double known = b->how->known;
+    return known > 0 && known < period ? known : period;
+}
+
 static void descend(struct branching *b, int32_t d)
 {
     const struct weft_search *s = b->s;
@@ -113,7 +121,7 @@ static void descend(struct branching *b, int32_t d)
     struct child *child = b->child[d];
     list_children(b, d);
     for (int32_t i = 0; i < call->n_options; i++) {
-        if (fits(b) && child[i].bound >= b->best->value.period)
+        if (child[i].bound >= most(b))
             return; /* and so are the others */
         if (spent(b)) {
             if (child[i].bound < b->lowest)
@@ -207,12 +215,13 @@ int weft_search_branch(const struct weft_search *s,
             set_parts(&b, c);
         set_order(&b);
         best->bound = root_bound(&b);
+        if (how->known > 0 && how->known < best->bound)
+            best->bound = how->known;
         if (how->branches > 0 && !best->stopped) {
             descend(&b, 0);
             /* what was left out is no better than the best */
             double lowest = b.lowest;
-            if (fits(&b) && best->value.period < lowest)
-                lowest = best->value.period;
+            lowest = most(&b) < lowest ? most(&b) : lowest;
             if (lowest < INFINITY && lowest > best->bound)
                 best->bound = lowest;
         }

@@ -56,6 +56,15 @@ static inline const struct weft_option *weft_search_chosen(
     return &s->p->call[call].option[choice[call]];
 }
 
+/* The layout that an option of a call has for a role of the call. */
+static inline const struct weft_call_plan *weft_search_layout(
+    const struct weft_search *s, int32_t call, const struct weft_option *o,
+    int32_t role)
+{
+    const struct weft_search_call *c = &s->p->call[call];
+    return c->two && role == c->second ? &o->with : &o->plan;
+}
+
 /* Seconds that weights move before a call; 0: they do not. */
 double weft_search_move(const struct weft_search *s, const int32_t *choice,
                         int32_t call);

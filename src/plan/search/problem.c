@@ -110,6 +110,12 @@ static void find_least(struct weft_search *s)
     }
 }
 
+static bool trains(const struct weft_search_call *call, int32_t role)
+{
+    return call->trains
+        && (call->role == role || (call->two && call->second == role));
+}
+
 int weft_search_create(const struct weft_search_problem *problem,
                        struct weft_search **out, struct weft_err *err)
 {
@@ -141,8 +147,7 @@ int weft_search_create(const struct weft_search_problem *problem,
         s->by_priority[at] = c;
         s->trainer[c] = -1;
         for (int32_t t = 0; t < problem->n_calls; t++)
-            if (problem->call[t].trains
-                && problem->call[t].role == problem->call[c].role)
+            if (trains(&call[t], call[c].role))
                 s->trainer[c] = t;
     }
     find_cycles(s);

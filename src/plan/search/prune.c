@@ -25,24 +25,31 @@ static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
         && a->device == b->device && a->n_devices == b->n_devices;
 }
 
-/* The most that a move of `role` between one option or the other and those of
- * `other` takes longer with `a` than with `b`. copies: the bytes are added that a
- * copy takes where b needs none and a does. */
-static double longer(const struct weft_search *s, int32_t role, bool trains,
+/* The most that a move of a role that two calls have, between one option of the
+ * first or the other and those of the second, takes longer with `a` than with
+ * `b`. copies: the bytes are added that a copy takes where b needs none and a
+ * does. */
+static double longer(const struct weft_search *s, int32_t call,
                      const struct weft_option *a, const struct weft_option *b,
-                     const struct weft_search_call *other, double *copies)
+                     int32_t neighbour, double *copies)
 {
+    const struct weft_search_call *other = &s->p->call[neighbour];
+    bool trains = s->p->call[call].trains;
+    int32_t role = trains ? other->role : s->p->call[call].role;
+    const struct weft_call_plan *of_a = weft_search_layout(s, call, a, role);
+    const struct weft_call_plan *of_b = weft_search_layout(s, call, b, role);
     double most = 0, largest = 0;
     if (other->n_options > MOST_NEIGHBOURS)
         return INFINITY;
     for (int32_t i = 0; i < other->n_options; i++) {
         const struct weft_option *o = &other->option[i];
-        const struct weft_call_plan *n = &o->plan;
-        double with_a = trains ? weft_search_way(s, role, &a->plan, n)
-                               : weft_search_way(s, role, n, &a->plan);
-        double with_b = trains ? weft_search_way(s, role, &b->plan, n)
-                               : weft_search_way(s, role, n, &b->plan);
-        if (weft_search_alike(&b->plan, n)) {
+        const struct weft_call_plan *n = weft_search_layout(s, neighbour, o,
+                                                            role);
+        double with_a = trains ? weft_search_way(s, role, of_a, n)
+                               : weft_search_way(s, role, n, of_a);
+        double with_b = trains ? weft_search_way(s, role, of_b, n)
+                               : weft_search_way(s, role, n, of_b);
+        if (weft_search_alike(of_b, n)) {
             double copy = trains ? o->weights : a->weights;
             largest = copy > largest ? copy : largest;
         }
@@ -74,13 +81,14 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
         || a->held > b->held || a->active > b->active
         || a->weights > b->weights)
         return false;
-    if (s->trainer[call] < 0 || weft_search_alike(&a->plan, &b->plan))
+    if (s->trainer[call] < 0
+        || (weft_search_alike(&a->plan, &b->plan)
+            && (!c->two || weft_search_alike(&a->with, &b->with))))
         return true;
     for (int32_t i = 0; i < s->p->n_calls; i++)
         if (i != call && s->trainer[i] == s->trainer[call]
             && (c->trains || i == s->trainer[call]))
-            slower = fmax(slower, longer(s, c->role, c->trains, a, b,
-                                         &s->p->call[i], &copies));
+            slower = fmax(slower, longer(s, call, a, b, i, &copies));
     return no_later(a, slower, b)
         && (c->trains ? a->held + copies <= b->held
                       : a->active + copies <= b->active);

@@ -16,6 +16,9 @@
  *               one another takes its length, each device the work it has, all
  *               devices together the work of all calls
  *
+ * Two trained models whose pipelines are fused are one call, which has a layout
+ * for each of them and ends when both are trained.
+ *
  * Methods: greedy, annealing from there, branch and bound. Pure and
  * deterministic: a seed and a number of evaluations give one result.
  */
@@ -33,6 +36,8 @@ enum { WEFT_SEARCH_PARTS = 4 };
 
 struct weft_option {
     struct weft_call_plan plan;
+    struct weft_call_plan with; /* of a call that trains two roles: the second
+                                   one's, on the same mesh */
     double seconds; /* of an iteration's part of the call, alone, > 0 */
     double
         share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
@@ -51,6 +56,8 @@ struct weft_search_call {
     int priority;      /* on devices of several calls, the highest first */
     bool trains;     /* writes the role's next version; one call of a role */
     bool trained;    /* another call trains its role, or this one */
+    bool two;        /* it trains another role, too ... */
+    int32_t second;  /* ... which is this one */
     uint32_t before; /* set of calls whose results it reads */
 };
 
@@ -107,6 +114,9 @@ struct weft_search_how {
     int64_t evaluations; /* of annealing, over all its restarts */
     int32_t restarts;    /* 0: 4 */
     int64_t branches;    /* that branch and bound bounds; 0: none */
+    /* the period of a choice of another problem: what is not better is not
+     * looked at by branch and bound, and the bound is no more than it; 0: none */
+    double known;
     /* Asked now and then; true: return the best so far. NULL: nobody asks. */
     bool (*stop)(void *ctx);
     void *ctx;

@@ -29,9 +29,11 @@ double weft_search_move(const struct weft_search *s, const int32_t *choice,
     int32_t t = s->trainer[call];
     if (t < 0 || t == call)
         return 0;
-    return weft_search_way(s, p->call[call].role,
-                           &weft_search_chosen(s, choice, t)->plan,
-                           &weft_search_chosen(s, choice, call)->plan);
+    int32_t role = p->call[call].role;
+    return weft_search_way(
+        s, role,
+        weft_search_layout(s, t, weft_search_chosen(s, choice, t), role),
+        &weft_search_chosen(s, choice, call)->plan);
 }
 
 /* ---- Devices ------------------------------------------------------------ */
@@ -73,8 +75,10 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
         here |= 1u << c;
         runs[c] = o->active;
         if (t >= 0 && t != c && (known >> t & 1)
-            && !weft_search_alike(&weft_search_chosen(s, choice, t)->plan,
-                                  &o->plan))
+            && !weft_search_alike(
+                weft_search_layout(s, t, weft_search_chosen(s, choice, t),
+                                   s->p->call[c].role),
+                &o->plan))
             runs[c] += o->weights;
         held += o->held;
         most = runs[c] > most ? runs[c] : most;
