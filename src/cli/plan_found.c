@@ -108,6 +108,43 @@ static void tell_found(const struct weft_cli_plan_options *o,
     weft_cli_tell(o, text);
 }
 
+static double least(double a, double b)
+{
+    return a > 0 && (b <= 0 || a < b) ? a : b;
+}
+
+/* A kind of fusion was simulated, with which the best plan takes with_s, and
+ * without it without_s; 0: none fits. */
+static void tell_fused(const struct weft_cli_plan_options *o,
+                       const char *kind, bool taken, double with_s,
+                       double without_s)
+{
+    char text[200];
+    if (with_s > 0 && without_s > 0)
+        snprintf(text, sizeof text,
+                 "%s is%s taken: %.4g s an iteration simulated with it, %.4g "
+                 "s without, %.3g %% %s",
+                 kind, taken ? "" : " not", with_s, without_s,
+                 100 * fabs(1 - with_s / without_s),
+                 with_s < without_s ? "less" : "more");
+    else if (with_s > 0)
+        snprintf(text, sizeof text, "%s is taken: %.4g s an iteration", kind,
+                 with_s);
+    else
+        return;
+    weft_cli_tell(o, text);
+}
+
+static void tell_fusion(const struct weft_cli_plan_options *o,
+                        const struct weft_found *f)
+{
+    const double(*s)[2] = f->best_s;
+    tell_fused(o, "intra-stage fusion", f->fused[f->taken],
+               least(s[1][0], s[1][1]), least(s[0][0], s[0][1]));
+    tell_fused(o, "inter-stage fusion", f->moves, least(s[0][1], s[1][1]),
+               least(s[0][0], s[1][0]));
+}
+
 /* A simulation is one order of tasks; in another a run may need more. */
 static void tell_memory(const struct weft_cli_plan_options *o,
                         const struct weft_found *f, double has)
@@ -198,6 +235,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     if (!rc) {
         double has = weft_cluster_device_bytes(cluster);
         tell_found(o, &found, has);
+        tell_fusion(o, &found);
         tell_memory(o, &found, has);
     }
     return rc;

@@ -139,10 +139,6 @@ static int check_length(const struct check *k)
 
 static int check_plan(const struct check *k)
 {
-    if (weft_config_plans(k->c) && k->c->train.intra_stage_fusion)
-        return wrong(k, "plan",
-                     "'plan: auto' finds no fused pipelines: leave out "
-                     "train.intra_stage_fusion, or name a plan's file");
     if (k->c->plan_again.every > 0 && !weft_config_plans(k->c))
         return wrong(k, "plan_again.every",
                      "'plan_again.every' has no meaning where no plan is "

@@ -7,14 +7,7 @@
 #include "plan/deal.h"
 #include "schedule/tasks.h"
 #include "fuse/inside.h"
-
-/* Whether stages of `thin` fill the devices of stages of `wide`. */
-static bool fits(const struct weft_call_plan *thin,
-                 const struct weft_call_plan *wide)
-{
-    return thin->tp > 0 && wide->tp % thin->tp == 0
-        && thin->pp % (wide->tp / thin->tp) == 0;
-}
+#include "fuse/least.h"
 
 static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
 {
@@ -29,13 +22,12 @@ static int fuse_pair(struct weft_plan *plan, int32_t first, int32_t second,
     struct weft_call_plan *a = &plan->call[first], *b = &plan->call[second];
     const char *name[] = {plan->flow.call[first].name,
                           plan->flow.call[second].name};
-    bool wide = a->tp >= b->tp;
     if (!same_mesh(&a->mesh, &b->mesh))
         return weft_err_set(err, WEFT_EINVAL,
                             "train.intra_stage_fusion: %s and %s need the "
                             "same mesh",
                             name[0], name[1]);
-    if (!fits(wide ? b : a, wide ? a : b))
+    if (!weft_fuse_fits(a, b))
         return weft_err_set(
             err, WEFT_EINVAL,
             "train.intra_stage_fusion: %s has tp %d, pp %d and "
@@ -131,13 +123,7 @@ static int open_model(struct weft_fuse *fuse, int i,
     m->rate = weft_alloc(2 * (size_t) m->stages, sizeof *m->rate);
     if (!m->rate)
         return weft_err_nomem(err, "a schedule", 16 * (size_t) m->stages);
-    for (int32_t s = 0; s < m->stages; s++) {
-        int32_t layers = first[(s + 1) * m->merge] - first[s * m->merge];
-        double share = weft_plan_stage_share(&tiles->shape, layers,
-                                             s == m->stages - 1);
-        m->rate[2 * s] = share;
-        m->rate[2 * s + 1] = share * (plan->recompute ? 3 : 2);
-    }
+    weft_fuse_rates(&tiles->shape, first, plan, m->merge, m->rate);
     return 0;
 }
 

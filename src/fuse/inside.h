@@ -55,6 +55,13 @@ struct weft_fuse {
     struct weft_schedule_comparison all; /* the iteration's sums and means */
 };
 
+/* Before any was measured: rate_out (pp / merge, 2), of each stage of the
+ * schedule, which is `merge` of the model's, the shares of its forward and its
+ * backward pass. first (pp + 1): layers. */
+void weft_fuse_rates(const struct weft_shape *shape, const int32_t *first,
+                     const struct weft_call_plan *plan, int32_t merge,
+                     double *rate_out);
+
 /* Where a model's micro-batches begin in the costs of a turn. */
 size_t weft_fuse_first(const struct weft_schedule_problem *problem,
                        int model);

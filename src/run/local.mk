@@ -30,7 +30,9 @@ run_sources = \
 	%D%/predict/largest.c %D%/predict/largest.h \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
+	%D%/predict/find.c \
 	%D%/predict/options.c %D%/predict/options.h \
+	%D%/predict/options_fused.c \
 	%D%/predict/options_inside.h \
 	%D%/predict/together.c %D%/predict/together.h \
 	%D%/predict/passes.c %D%/predict/passes.h \

@@ -417,13 +417,14 @@ int weft_tail_open(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_costs *costs = NULL;
     int rc = 0;
-    if (!t->plan.inter_stage_fusion || !weft_config_generates(&t->config))
+    bool can = t->plan.inter_stage_fusion || t->config.plan_again.every > 0;
+    if (!can || !weft_config_generates(&t->config))
         return 0;
     if (t->known) {
         const struct weft_simulate_options o = weft_known_options(t->known,
                                                                   &t->job);
         rc = weft_simulate_costs(&o, &t->job, &costs, err);
-    } else if (is_chosen(&t->config)) {
+    } else if (t->plan.inter_stage_fusion && is_chosen(&t->config)) {
         weft_warn("rollout.inter_stage_fusion: without costs (keys 'costs', "
                   "'cluster') samples move when a fifth of them is left, to "
                   "half of the replicas");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/engine/played.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -142,4 +143,19 @@ int weft_played_create(const struct weft_engine *engine,
     sum_up(&p);
     *out = p;
     return 0;
+}
+
+double weft_played_gen_infer_s(const struct weft_played *p)
+{
+    struct weft_span all = {INFINITY, 0};
+    for (int32_t i = 1; i < p->flow->n_calls; i++) {
+        const struct weft_span *span =
+            &p->call[weft_played_shown(p) * WEFT_MAX_CALLS + i].span;
+        enum weft_call_kind kind = p->flow->call[i].kind;
+        if (span->end_s <= 0 || (kind != WEFT_GENERATE && kind != WEFT_INFER))
+            continue;
+        all.start_s = fmin(all.start_s, span->start_s);
+        all.end_s = fmax(all.end_s, span->end_s);
+    }
+    return all.end_s - all.start_s;
 }

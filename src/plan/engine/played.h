@@ -62,6 +62,10 @@ void weft_played_release(struct weft_played *p);
  * is one. */
 int32_t weft_played_shown(const struct weft_played *p);
 
+/* Of that iteration: from the first task of generation to the last of
+ * inference. */
+double weft_played_gen_infer_s(const struct weft_played *p);
+
 /* "actor_train"; number 0: "other". */
 const char *weft_played_name(const struct weft_played *p, int32_t call);
 

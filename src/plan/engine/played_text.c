@@ -2,7 +2,6 @@
 /* What was played as tables and as JSON. */
 #include "plan/engine/played.h"
 
-#include <math.h>
 #include <stdio.h>
 
 /* Devices that have a line each; of more, the least, mean and most. */
@@ -45,28 +44,13 @@ static void add_calls(const struct weft_played *p, struct weft_string *out)
     }
 }
 
-/* From the first task of generation to the last of inference. */
-static double fused_s(const struct weft_played *p)
-{
-    struct weft_span all = {INFINITY, 0};
-    for (int32_t i = 1; i < p->flow->n_calls; i++) {
-        const struct weft_span *span = &call_of(p, i)->span;
-        enum weft_call_kind kind = p->flow->call[i].kind;
-        if (span->end_s <= 0 || (kind != WEFT_GENERATE && kind != WEFT_INFER))
-            continue;
-        all.start_s = fmin(all.start_s, span->start_s);
-        all.end_s = fmax(all.end_s, span->end_s);
-    }
-    return all.end_s - all.start_s;
-}
-
 static void add_bound(const struct weft_played *p, struct weft_string *out)
 {
     if (p->bound_s > 0)
         weft_string_addf(out,
                          "generation and inference: %.4f s; no schedule with "
                          "these lengths takes less than %.4f\n",
-                         fused_s(p), p->bound_s);
+                         weft_played_gen_infer_s(p), p->bound_s);
 }
 
 static void add_device(const struct weft_played *p, const char *name,

@@ -58,10 +58,12 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
     int rc = weft_auto_find(t, needs, NULL, &how, out, &found, err);
     if (rc)
         return rc;
-    weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
-              "layouts",
-              found.simulated.iteration_s, found.result.bound,
-              (int) found.priced);
+    weft_info(
+        "found a plan of %.4g s an iteration, %.4g at least, among %d "
+        "layouts%s%s",
+        found.simulated.iteration_s, found.result.bound, (int) found.priced,
+        out->intra_stage_fusion ? "; models train under one schedule" : "",
+        out->inter_stage_fusion ? "; the last samples move" : "");
     return 0;
 }
 

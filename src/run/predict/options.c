@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "graphs/algorithms.h"
-#include "plan/shares.h"
 #include "run/predict/together.h"
 #include "run/trainer.h"
 
@@ -96,14 +95,19 @@ static int try_all(struct weft_finding *f, struct weft_err *err)
 
 /* ---- Options ------------------------------------------------------------ */
 
-/* How much of the time in which a call's devices wait, as those of pipelines do,
- * other calls can use: on 150 random plans (doc/strategies.md) the search was
- * nearest to simulations with half of it, compared with none and all. */
-static const double BUBBLES = 0.5;
+int weft_finding_add(struct weft_finding *f, int32_t call,
+                     const struct weft_option *o, struct weft_err *err)
+{
+    if (!grow(&f->variant[call], f->n_variants[call], &f->variant_room[call],
+              sizeof **f->variant))
+        return weft_err_nomem(err, "options", sizeof **f->variant);
+    f->variant[call][f->n_variants[call]++] = *o;
+    return 0;
+}
 
-static bool add_option(struct weft_finding *f, int32_t call,
-                       const struct weft_call_plan *plan,
-                       const struct weft_priced *priced)
+static int add_option(struct weft_finding *f, int32_t call,
+                      const struct weft_call_plan *plan,
+                      const struct weft_priced *priced, struct weft_err *err)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     bool trained = flow->role[flow->call[call].role].trained;
@@ -111,7 +115,9 @@ static bool add_option(struct weft_finding *f, int32_t call,
     struct weft_option o = {
         .plan = *plan,
         .seconds = priced->seconds,
-        .share = 1 - BUBBLES * fmax(1 - priced->busy_s / priced->seconds, 0),
+        .share = 1
+               - WEFT_FINDING_BUBBLES
+                     * fmax(1 - priced->busy_s / priced->seconds, 0),
         .held = priced->state,
         .active = priced->active};
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
@@ -120,11 +126,7 @@ static bool add_option(struct weft_finding *f, int32_t call,
         o.weights = priced->weights;
     else
         o.held += priced->weights; /* those that are offloaded are active */
-    if (!grow(&f->variant[call], f->n_variants[call], &f->variant_room[call],
-              sizeof **f->variant))
-        return false;
-    f->variant[call][f->n_variants[call]++] = o;
-    return true;
+    return weft_finding_add(f, call, &o, err);
 }
 
 /* Whether a call can have a layout, and its weights fit the devices. */
@@ -154,8 +156,8 @@ static int price(struct weft_finding *f, const struct weft_call_plan *at,
         f->n_left_out += rc == WEFT_ENOMEM;
         if (rc == WEFT_ENOMEM)
             rc = 0;
-        else if (!rc && !add_option(f, c, at, &priced[c]))
-            rc = weft_err_nomem(err, "options", sizeof **f->variant);
+        else if (!rc)
+            rc = add_option(f, c, at, &priced[c], err);
     }
     f->n_priced++;
     f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
@@ -294,7 +296,7 @@ static int place_at(struct weft_finding *f, int32_t call,
             return weft_err_nomem(err, "options", sizeof **f->option);
         struct weft_option *o = &f->option[call][f->n_options[call]++];
         *o = at[i];
-        o->plan.mesh = *mesh;
+        o->plan.mesh = o->with.mesh = *mesh;
     }
     return 0;
 }
@@ -445,149 +447,6 @@ int weft_finding_problem(struct weft_finding *f,
     return rc ? rc : weft_finding_prune(f, p, err);
 }
 
-void weft_finding_choose(const struct weft_finding *f,
-                         const struct weft_search_problem *p,
-                         const int32_t *choice, struct weft_plan *plan)
-{
-    for (int32_t i = 0; i < p->n_calls; i++)
-        plan->call[f->call_of[i]] = p->call[i].option[choice[i]].plan;
-    if (f->needs->cluster)
-        weft_plan_share_by_speed(plan, f->needs, f->needs->cluster);
-}
-
-static bool stop(const struct weft_find *find)
-{
-    return find->stop && find->stop(find->how.ctx);
-}
-
-/* Simulates finalists, and takes the fastest that fits, or else the one that is
- * nearest to it. */
-static int rank(struct weft_finding *f, const struct weft_search_problem *p,
-                struct weft_plan *plan, struct weft_found *out,
-                struct weft_err *err)
-{
-    const struct weft_search_result *r = &out->result;
-    int32_t n = f->find->finalists > 0 ? f->find->finalists
-                                       : WEFT_SEARCH_FINALISTS;
-    int rc = 0;
-    n = n < r->n_finalists ? n : r->n_finalists;
-    for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
-        struct weft_simulated s;
-        weft_finding_choose(f, p, r->finalist[i].choice, plan);
-        rc = weft_plan_check(plan, f->needs, err);
-        if (!rc)
-            rc = weft_pricer_simulate(f->pricer, plan, &s, err);
-        out->finalists += !rc;
-        if (f->find->progress)
-            f->find->progress(i + 1, n);
-        bool fits = s.fullest <= 1, best_fits = out->simulated.fullest <= 1;
-        bool better = fits != best_fits ? fits
-                    : fits ? s.iteration_s < out->simulated.iteration_s
-                           : s.fullest < out->simulated.fullest;
-        if (!rc && (i == 0 || better)) {
-            out->simulated = s;
-            out->taken = i;
-        }
-    }
-    if (rc)
-        return rc;
-    weft_finding_choose(f, p, r->finalist[out->taken].choice, plan);
-    plan->predicted_s.iteration_s = out->simulated.iteration_s;
-    memcpy(plan->predicted_s.call_s, out->simulated.call_s,
-           sizeof plan->predicted_s.call_s);
-    return 0;
-}
-
-static int attempt(struct weft_finding *f,
-                   const struct weft_search_problem *p,
-                   struct weft_plan *plan, struct weft_found *out,
-                   struct weft_err *err)
-{
-    struct weft_search *s = NULL;
-    int rc = weft_search_create(p, &s, err);
-    out->finalists = out->taken = 0;
-    out->bytes = p->device_bytes;
-    if (!rc)
-        rc = weft_search_run(s, &f->find->how, &out->result, err);
-    weft_search_free(s);
-    if (!rc && !out->result.fits)
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "no plan fits: the least that was tried takes "
-                          "%.2f GiB of a device, which has %.2f",
-                          out->result.value.bytes / 0x1p30,
-                          p->device_bytes / 0x1p30);
-    return rc ? rc : rank(f, p, plan, out, err);
-}
-
-/* By how much a run of the plan can exceed a device's memory, in the worst order
- * of its tasks. Records of tasks are the host's. */
-static int find_excess(const struct weft_finding *f, struct weft_plan *plan,
-                       double *out, bool *by_gangs, struct weft_err *err)
-{
-    const struct weft_plan_needs *n = f->needs;
-    bool own = f->config->runtime.place == WEFT_PLACE_DEVICE || n->n_gpus > 0;
-    int32_t n_devices = plan->n_nodes * plan->n_devices;
-    int32_t sharing = own ? 1 : plan->n_devices;
-    const struct weft_g_job job = {
-        plan->n_nodes, plan->n_devices,
-        f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus};
-    *by_gangs = f->find->gangs || n_devices > WEFT_FEW_DEVICES;
-    int rc = weft_trainer_predict(f->config, &job, by_gangs, 0, plan, err);
-    *out = -INFINITY;
-    for (int32_t d = 0; d < n_devices && !rc; d++) {
-        const int64_t *m = plan->memory[d];
-        int64_t tasks = own ? m[WEFT_MEM_TASKS] : 0;
-        *out = fmax(*out, (double) (m[WEFT_MEM_ALL] - tasks) / sharing
-                              - (double) n->device_bytes);
-    }
-    return rc;
-}
-
-/* A search's memory is that of one order of tasks. Where a run can take more, it
- * is made again with so much less memory, a few times; if nothing fits then, the
- * plan is the one that exceeds memory least. */
-static int search_again(struct weft_finding *f, struct weft_search_problem *p,
-                        struct weft_plan *plan, struct weft_found *out,
-                        struct weft_err *err)
-{
-    enum { TIMES = 4 };
-    int rc = find_excess(f, plan, &out->excess, &out->by_gangs, err);
-    double excess = out->excess;
-    bool found = true;
-    for (int k = 0; k < TIMES && found && !rc && excess > 0
-                    && excess < p->device_bytes && !stop(f->find);
-         k++) {
-        struct weft_found next = *out;
-        struct weft_plan other;
-        struct weft_err ignored;
-        p->device_bytes -= excess;
-        weft_plan_begin(f->needs, &other);
-        found = attempt(f, p, &other, &next, &ignored) == 0;
-        if (found)
-            rc = find_excess(f, &other, &excess, &next.by_gangs, err);
-        bool better = found && !rc && excess < out->excess;
-        weft_plan_release(better ? plan : &other);
-        if (better) {
-            next.excess = excess;
-            *plan = other;
-            *out = next;
-        }
-    }
-    return rc;
-}
-
-static int search(struct weft_finding *f, struct weft_plan *plan,
-                  struct weft_found *out, struct weft_err *err)
-{
-    struct weft_search_problem p;
-    int rc = weft_finding_problem(f, &p, &out->options, err);
-    for (int32_t i = 0; !rc && i < p.n_calls; i++)
-        out->needed += p.call[i].n_options;
-    if (!rc)
-        rc = attempt(f, &p, plan, out, err);
-    return rc ? rc : search_again(f, &p, plan, out, err);
-}
-
 int weft_finding_open(const struct weft_config *config,
                       const struct weft_plan_needs *needs,
                       const struct weft_find *find, struct weft_finding *f,
@@ -600,6 +459,7 @@ int weft_finding_open(const struct weft_config *config,
                                .n_devices = weft_plan_n_used(needs)};
     weft_settings_of(config, &settings);
     f->mini_batches = settings.mini_batches;
+    f->steps = settings.mini_batches * settings.epochs;
     int rc = weft_pricer_create(config, needs, find->simulate, false,
                                 &f->pricer, err);
     if (!rc)
@@ -616,26 +476,8 @@ void weft_finding_close(struct weft_finding *f)
     for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
         weft_free(f->variant[c]);
         weft_free(f->option[c]);
+        weft_free(f->copy[c]);
     }
     weft_free(f->tried);
     weft_pricer_free(f->pricer);
-}
-
-int weft_run_find(const struct weft_config *config,
-                  const struct weft_plan_needs *needs,
-                  const struct weft_find *find, struct weft_plan *plan_out,
-                  struct weft_found *out, struct weft_err *err)
-{
-    struct weft_finding f;
-    *out = (struct weft_found){.options = 0};
-    weft_plan_begin(needs, plan_out);
-    int rc = weft_finding_open(config, needs, find, &f, err);
-    out->priced = f.n_priced;
-    out->left_out = f.n_left_out;
-    out->stopped = f.stopped;
-    if (!rc)
-        rc = search(&f, plan_out, out, err);
-    out->stopped = out->stopped || out->result.stopped;
-    weft_finding_close(&f);
-    return rc;
 }

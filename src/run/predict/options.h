@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search for a run's plan on a cluster: every mesh and layout that a call
  * can have, priced by simulation (price.h), then searched
- * (plan/search/search.h), and what was found simulated as a whole. */
+ * (plan/search/search.h), with two models' training apart and fused, and what was
+ * found simulated as a whole, with inter-stage fusion and without. */
 #ifndef WEFT_RUN_PREDICT_OPTIONS_H
 #define WEFT_RUN_PREDICT_OPTIONS_H
 
@@ -14,9 +15,17 @@ struct weft_found {
                                 out as others are as good */
     int64_t priced;          /* layouts */
     int64_t left_out;  /* of calls: to price them takes too much memory */
+    int64_t pairs;     /* of layouts of two models, to be fused */
     bool stopped;      /* before all was done */
     int32_t finalists; /* that were simulated ... */
     int32_t taken;     /* ... of which this one is the plan */
+    bool fused[WEFT_SEARCH_FINALISTS]; /* whose training is */
+    bool moves;      /* the plan's last samples do (inter-stage fusion) */
+    int32_t n_moved; /* finalists that were simulated so */
+    /* the least seconds of an iteration that were simulated, without and with
+     * fused training, of each without and with samples that move; 0: of none that
+     * fits */
+    double best_s[2][2];
     struct weft_simulated simulated; /* the plan as a whole */
     /* bytes by which a run can exceed a device's memory, in the worst order of
      * its tasks; negative: it fits */

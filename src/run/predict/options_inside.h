@@ -6,21 +6,31 @@
 #include "run/predict/options.h"
 #include "run/predict/price.h"
 
+/* How much of the time in which a call's devices wait, as those of pipelines do,
+ * other calls can use: on 150 random plans (doc/strategies.md) the search was
+ * nearest to simulations with half of it, compared with none and all. */
+#define WEFT_FINDING_BUBBLES 0.5
+
 struct weft_finding {
     const struct weft_config *config;
     const struct weft_plan_needs *needs;
     const struct weft_find *find;
     struct weft_pricer *pricer;
     int32_t mini_batches;
+    int32_t steps;                /* of the optimizer, in an iteration */
     int32_t n_devices;            /* of a node, of those that are used */
     struct weft_call_plan *tried; /* from node 0, device 0 on */
     int32_t n_tried, room;
-    /* of each call: layouts that were priced, and these wherever their meshes
-     * can be */
+    /* of each call, 0: of both that train, fused: layouts that were priced, and
+     * these wherever their meshes can be */
     struct weft_option *variant[WEFT_MAX_CALLS], *option[WEFT_MAX_CALLS];
     int32_t n_variants[WEFT_MAX_CALLS], variant_room[WEFT_MAX_CALLS];
     int32_t n_options[WEFT_MAX_CALLS], option_room[WEFT_MAX_CALLS];
     int32_t call_of[WEFT_MAX_CALLS]; /* of the search's calls, in the graph */
+    int32_t fused[2];                      /* the two calls that train */
+    int32_t fused_call_of[WEFT_MAX_CALLS]; /* call_of where they are one */
+    struct weft_option *copy[WEFT_MAX_CALLS]; /* the options of that search */
+    int64_t n_pairs; /* of their layouts that were bounded */
     int64_t n_priced;
     int64_t n_left_out; /* calls' layouts whose recording is too large */
     bool stopped;       /* before all were priced */
@@ -42,7 +52,24 @@ int weft_finding_prune(struct weft_finding *f, struct weft_search_problem *p,
 int weft_finding_problem(struct weft_finding *f,
                          struct weft_search_problem *p, int64_t *options_out,
                          struct weft_err *err);
-/* Sets the calls of a plan to the options of a choice. */
+/* Adds a layout of a call. Errors: WEFT_ENOMEM. */
+int weft_finding_add(struct weft_finding *f, int32_t call,
+                     const struct weft_option *o, struct weft_err *err);
+
+/* Whether training can be fused: two models are trained, on devices of one kind,
+ * by no schedule of a file but where the configuration says so. Sets which. */
+bool weft_finding_fuses(struct weft_finding *f);
+/* Their layouts that fit one another and take less than both after one another,
+ * before they are placed. Errors: WEFT_ENOMEM. */
+int weft_finding_pair(struct weft_finding *f, struct weft_err *err);
+/* The problem with both trainings as one call, of that with all options of the
+ * others; without those that no plan needs. There is a pair. Errors: those of
+ * weft_search_prune(). */
+int weft_finding_fuse(struct weft_finding *f,
+                      const struct weft_search_problem *plain,
+                      struct weft_search_problem *out, struct weft_err *err);
+/* Sets the calls of a plan, and whether training is fused, to the options of a
+ * choice. */
 void weft_finding_choose(const struct weft_finding *f,
                          const struct weft_search_problem *p,
                          const int32_t *choice, struct weft_plan *plan);

@@ -412,6 +412,7 @@ int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     options.simulated = out;
+    options.bound = !plan->inter_stage_fusion;
     *t = *p->t;
     t->plan = *plan;
     t->job = (struct weft_g_job){plan->n_nodes, plan->n_devices,

@@ -283,7 +283,11 @@ static void sum_up(const struct weft_simulation *s,
     int32_t each = s->t->job.n_gpus > 0 ? s->t->job.n_gpus
                                         : s->t->job.n_devices;
     double has = 0, stays = 0;
-    *out = (struct weft_simulated){.iteration_s = played->steady_s};
+    *out = (struct weft_simulated){
+        .iteration_s = played->steady_s,
+        .gen_infer_s = played->bound_s > 0 ? weft_played_gen_infer_s(played)
+                                           : 0,
+        .gen_infer_least_s = played->bound_s};
     for (int32_t k = 0; k < WEFT_MAX_CALLS; k++) {
         struct weft_span span = played->call[shown * WEFT_MAX_CALLS + k].span;
         out->call_s[k] = span.end_s - span.start_s;

@@ -24,6 +24,9 @@ struct weft_simulated {
     double iteration_s;            /* once iterations follow one another */
     double call_s[WEFT_MAX_CALLS]; /* from a call's first task to its last, in
                                       an iteration that has neighbours */
+    /* of generation and inference, and what no schedule of them undercuts
+     * (plan/fusion/bound.h); 0: not asked for or not known */
+    double gen_infer_s, gen_infer_least_s;
     double device_bytes; /* of the fullest place, for each of its devices */
     double fullest;      /* the largest share of a device's memory */
     double static_share; /* of the memory of all devices: gradients and
