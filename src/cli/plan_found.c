@@ -120,13 +120,12 @@ static void tell_fused(const struct weft_cli_plan_options *o,
                        double without_s)
 {
     char text[200];
+    double less = without_s > 0 ? 1 - with_s / without_s : 0;
     if (with_s > 0 && without_s > 0)
         snprintf(text, sizeof text,
                  "%s is%s taken: %.4g s an iteration simulated with it, %.4g "
-                 "s without, %.3g %% %s",
-                 kind, taken ? "" : " not", with_s, without_s,
-                 100 * fabs(1 - with_s / without_s),
-                 with_s < without_s ? "less" : "more");
+                 "s without (%+.2f %%)",
+                 kind, taken ? "" : " not", with_s, without_s, -100 * less);
     else if (with_s > 0)
         snprintf(text, sizeof text, "%s is taken: %.4g s an iteration", kind,
                  with_s);

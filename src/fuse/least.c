@@ -32,8 +32,9 @@ void weft_fuse_rates(const struct weft_shape *shape, const int32_t *first,
     }
 }
 
-/* One of the models, all micro-batches alike: what its devices do is divided
- * over stages and passes as layers are. */
+/* One of the models, all micro-batches alike: what its devices do in passes is
+ * divided over stages and passes as layers are. Where the rest is done, as of the
+ * optimizer, is left open. */
 static int add_model(const struct weft_fuse_call *call, int32_t tp, bool up,
                      struct weft_schedule_problem *p, struct weft_err *err)
 {
@@ -59,7 +60,7 @@ static int add_model(const struct weft_fuse_call *call, int32_t tp, bool up,
     weft_fuse_rates(call->shape, first, plan, merge, rate);
     for (int32_t s = 0; s < 2 * stages; s++)
         sum += rate[s];
-    double each = call->busy_s * stages / sum / n;
+    double each = call->passes_s * stages / sum / n;
     for (size_t i = 0; i < cells; i++) {
         m->forward[i] = each * rate[2 * (i % (size_t) stages)];
         m->backward[i] = each * rate[2 * (i % (size_t) stages) + 1];

@@ -11,8 +11,9 @@ struct weft_fuse_call {
     const struct weft_shape *shape;
     const struct weft_call_plan *plan;
     int32_t micro_batches; /* of each pipeline, in an optimizer step */
-    double busy_s; /* of an optimizer step: what each of its devices does, in
-                      the mean */
+    /* of an optimizer step: what each of its devices does, in the mean, and in
+     * passes of micro-batches alone */
+    double busy_s, passes_s;
 };
 
 /* Whether pipelines of two calls on one mesh can be fused: stages of the one with

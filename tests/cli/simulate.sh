@@ -185,6 +185,8 @@ degrees() # CLUSTER: dp and tp of generation
 [ "$(degrees small.yaml)" = "2 2" ] || fail "verl with little memory"
 # The plan that is found is no slower than any that has a name.
 expect 0 "s, proven" "$ppo" --search -o found.json
+grep -q "intra-stage fusion is not taken: [0-9.]* s an iteration simulated with" out ||
+    fail "the search does not say what fusion gains"
 mv out first
 expect 0 "s, proven" "$ppo" --search
 cmp -s first out || fail "another search finds another plan"

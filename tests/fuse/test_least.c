@@ -18,6 +18,8 @@ static const struct weft_shape shape = {.n_layers = 8,
                                         .head_dim = 16,
                                         .vocab = 512};
 
+static double rest; /* that a device does beside passes, in a step */
+
 static double least(const struct weft_call_plan plan[2], const int32_t n[2],
                     const double busy[2], int32_t steps)
 {
@@ -25,7 +27,8 @@ static double least(const struct weft_call_plan plan[2], const int32_t n[2],
     double s = 0;
     struct weft_fuse_call call[2];
     for (int i = 0; i < 2; i++)
-        call[i] = (struct weft_fuse_call){&shape, &plan[i], n[i], busy[i]};
+        call[i] = (struct weft_fuse_call){&shape, &plan[i], n[i],
+                                          busy[i] + rest, busy[i]};
     REQUIRE_OK(weft_fuse_least(call, steps, &s, &err), err);
     return s;
 }
@@ -54,6 +57,9 @@ static void test_work(void)
                                      {.dp = 2, .tp = 1, .pp = 1}};
     CHECK(fabs(least(plan, n, (const double[]){3, 5}, 1) - 8) < 1e-9);
     CHECK(fabs(least(plan, n, (const double[]){3, 5}, 1000) - 8000) < 1e-6);
+    rest = 0.5;
+    CHECK(fabs(least(plan, n, (const double[]){3, 5}, 10) - 90) < 1e-9);
+    rest = 0;
     plan[0].pp = plan[1].pp = 2;
     plan[0].dp = plan[1].dp = 1;
     CHECK(least(plan, n, (const double[]){3, 5}, 1000) >= 8000);

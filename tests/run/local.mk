@@ -3,6 +3,8 @@
 service_libs = libweft_run.la libweft_job.la libweft_fuse.la libweft_lm.la libweft_graphs.la libweft_plan.la \
 	libweft_reward.la libweft_record.la \
 	libweft_config.la libweft_model.la $(text_libs)
+check_PROGRAMS += %D%/test_find
+%C%_test_find_LDADD = $(all_libs)
 
 check_PROGRAMS += %D%/test_plan_again
 %C%_test_plan_again_LDADD = $(all_libs)

@@ -38,7 +38,10 @@ struct weft_option {
     struct weft_call_plan plan;
     struct weft_call_plan with; /* of a call that trains two roles: the second
                                    one's, on the same mesh */
-    double seconds; /* of an iteration's part of the call, alone, > 0 */
+    double seconds;  /* of an iteration's part of the call, alone, > 0 */
+    double passes_s; /* of that each device passes micro-batches, in the mean:
+                        what fused training is made of; the search has no use
+                        for it */
     double
         share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
     /* after which share of its seconds the first results are there, the first

@@ -115,6 +115,7 @@ static int add_option(struct weft_finding *f, int32_t call,
     struct weft_option o = {
         .plan = *plan,
         .seconds = priced->seconds,
+        .passes_s = priced->passes_s,
         .share = 1
                - WEFT_FINDING_BUBBLES
                      * fmax(1 - priced->busy_s / priced->seconds, 0),

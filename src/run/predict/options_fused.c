@@ -49,7 +49,8 @@ static struct weft_fuse_call fuse_call(const struct weft_finding *f,
         .plan = &o->plan,
         .micro_batches = o->plan.micro_batches
                        * (int32_t) weft_ceil_div(groups, o->plan.dp),
-        .busy_s = busy_s(o) / steps};
+        .busy_s = busy_s(o) / steps,
+        .passes_s = fmin(o->passes_s, busy_s(o)) / steps};
 }
 
 /* Those that both pass their stages, cut into a number of micro-batches. */

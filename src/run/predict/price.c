@@ -182,6 +182,22 @@ static int find_came(const struct weft_simulation *s, struct weft_priced *out,
     return 0;
 }
 
+/* Seconds in which devices pass micro-batches, of all devices. */
+static double passes_s(const struct weft_simulation *s)
+{
+    const struct weft_recording *r = &s->r;
+    double sum = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        struct weft_span span;
+        int32_t device;
+        if (t->kind == WEFT_REC_TASK && t->micro_batch >= 0
+            && weft_engine_span(s->engine, i, &span, &device) && device >= 0)
+            sum += span.end_s - span.start_s;
+    }
+    return sum;
+}
+
 int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
                         struct weft_priced *out, double *step_s,
                         struct weft_err *err)
@@ -200,6 +216,7 @@ int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
         out->busy_s = 0;
         for (int32_t d = 0; d < s->job.n_devices; d++)
             out->busy_s += weft_engine_use(s->engine, d).busy_s / n_devices;
+        out->passes_s = fmin(passes_s(s) / n_devices, out->busy_s);
         rc = find_came(s, out, err);
     }
     if (!rc)

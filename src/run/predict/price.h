@@ -29,8 +29,9 @@
 #include "run/predict/simulate.h"
 
 struct weft_priced {
-    double seconds; /* of an iteration; 0: it has no tasks */
-    double busy_s;  /* the mean of its devices: at work meanwhile */
+    double seconds;  /* of an iteration; 0: it has no tasks */
+    double busy_s;   /* the mean of its devices: at work meanwhile ... */
+    double passes_s; /* ... of that in passes of micro-batches, of training */
     /* generation: after which share of its seconds the first samples are there,
      * the first quarter, half, three quarters; others: 1 */
     double came[WEFT_SEARCH_PARTS];

@@ -300,6 +300,7 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
         double more = step_s * p->t->settings.epochs
                     * (p->t->settings.mini_batches - z->steps);
         out->busy_s *= 1 + more / out->seconds;
+        out->passes_s *= 1 + more / out->seconds;
         out->seconds += more;
     }
     release_layouts(t);
@@ -378,6 +379,7 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         double time = share_of(p, call, at, &z, corner, true);
         out->seconds += one.seconds * time;
         out->busy_s += one.busy_s * time;
+        out->passes_s += one.passes_s * time;
         for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
             out->came[k] += one.came[k] * one.seconds * time;
         out->weights += one.weights * bytes;

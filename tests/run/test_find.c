@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans that are found with fused training among their options: every choice of a
+ * small run, by brute force, against the search's best and its bound; fused pairs'
+ * bounds against simulations; where fused training wins and where it must not; and
+ * the same bits as on one device.
+ */
+#include "run_fixture.h"
+
+#include <math.h>
+
+#include "fuse/fuse.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "run/predict/options_inside.h"
+
+static struct fixture fixture;
+static struct weft_err err;
+static char deep[512]; /* a configuration */
+
+/* One gradient group and one tensor block: training has stages or one device, and
+ * a step two micro-batches at most. */
+#define SMALL                                                                \
+    "numerics.gradient_groups=1", "numerics.tensor_blocks=1",                \
+        "rollout.prompts=2", "rollout.samples_per_prompt=1",                 \
+        "ppo.mini_batches=1", "ppo.epochs=1"
+
+static const char cluster_yaml[] =
+    "name: four\n"
+    "kinds:\n"
+    "  - {name: node, nodes: 1, devices: 4, memory_gib: 4,\n"
+    "     tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 1,\n"
+    "     inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 20}}\n";
+
+static void test_make(void)
+{
+    struct weft_init_options o = fixture_model();
+    char path[512];
+    fixture_make(&fixture);
+    o.layers = 8;
+    fixture_init_model(&fixture, "deep", &o);
+    /* all prompts have 100 tokens, so that micro-batches are alike */
+    snprintf(path, sizeof path, "%s/prompts.jsonl", fixture.dir);
+    FILE *data = fopen(path, "w");
+    REQUIRE(data != NULL);
+    for (int i = 0; i < 20; i++)
+        fprintf(data, "{\"prompt\": \"%0100d\", \"label\": \"%d\"}\n", i, i);
+    fclose(data);
+    /* beside the fixture's own configuration, with that for both */
+    char text[sizeof fixture_yaml];
+    memcpy(text, fixture_yaml, sizeof text);
+    char *actor = strstr(text, "actor: model");
+    REQUIRE(actor != NULL);
+    memcpy(actor, "actor: deep ", 12);
+    memcpy(strstr(text, "critic: model"), "critic: deep ", 13);
+    snprintf(deep, sizeof deep, "%s/deep.yaml", fixture.dir);
+    REQUIRE_OK(weft_file_write(deep, text, sizeof text - 1, &err), err);
+    snprintf(path, sizeof path, "%s/cluster.yaml", fixture.dir);
+    REQUIRE_OK(
+        weft_file_write(path, cluster_yaml, sizeof cluster_yaml - 1, &err),
+        err);
+}
+
+/* ---- A finding ---------------------------------------------------------- */
+
+struct finding {
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_cluster cluster;
+    struct weft_lengths lengths;
+    struct weft_simulate_options simulate;
+    struct weft_find find;
+};
+
+static void open_finding(struct finding *f, const char *config,
+                         int32_t n_devices, const char *const *word)
+{
+    char path[512];
+    int n = 0;
+    while (word[n])
+        n++;
+    REQUIRE_OK(weft_run_config_read(config, n, word, &f->config, &err), err);
+    snprintf(path, sizeof path, "%s/cluster.yaml", fixture.dir);
+    REQUIRE_OK(weft_cluster_read(path, &f->cluster, &err), err);
+    REQUIRE_OK(weft_lengths_read("max", &f->lengths, &err), err);
+    REQUIRE_OK(
+        weft_run_needs_read(&f->config, 1, n_devices, 0, &f->needs, &err),
+        err);
+    f->needs.plan.device_bytes = (int64_t) weft_cluster_device_bytes(
+        &f->cluster);
+    f->simulate = (struct weft_simulate_options){
+        .cluster = &f->cluster, .lengths = &f->lengths, .iterations = 3};
+    f->find = (struct weft_find){
+        .simulate = &f->simulate,
+        .how = {.seed = 1, .evaluations = 4000, .branches = 1000000}};
+}
+
+static void close_finding(struct finding *f)
+{
+    weft_lengths_release(&f->lengths);
+    weft_config_release(&f->config);
+}
+
+static bool next_choice(const struct weft_search_problem *p, int32_t *choice)
+{
+    for (int32_t c = 0; c < p->n_calls; c++) {
+        if (++choice[c] < p->call[c].n_options)
+            return true;
+        choice[c] = 0;
+    }
+    return false;
+}
+
+/* The shortest period of any choice that fits. */
+static double shortest(const struct weft_search_problem *p)
+{
+    struct weft_search *s;
+    int32_t choice[WEFT_MAX_CALLS] = {0};
+    double best = INFINITY;
+    REQUIRE_OK(weft_search_create(p, &s, &err), err);
+    do {
+        struct weft_search_value v = weft_search_value(s, choice);
+        if (v.bytes <= p->device_bytes)
+            best = fmin(best, v.period);
+    } while (next_choice(p, choice));
+    weft_search_free(s);
+    return best;
+}
+
+/* ---- Brute force -------------------------------------------------------- */
+
+/* No choice with training apart or fused is below the bound, which is the best
+ * one's. */
+static void test_every_plan(void)
+{
+    static const char *const word[] = {SMALL, NULL};
+    struct finding f;
+    struct weft_finding all;
+    struct weft_search_problem plain, fused;
+    struct weft_found found;
+    struct weft_plan plan;
+    int64_t n = 0;
+    open_finding(&f, deep, 2, word);
+    REQUIRE_OK(
+        weft_finding_open(&f.config, &f.needs.plan, &f.find, &all, &err),
+        err);
+    REQUIRE(weft_finding_fuses(&all));
+    REQUIRE_OK(weft_finding_pair(&all, &err), err);
+    REQUIRE_OK(weft_finding_place(&all, &plain, &n, &err), err);
+    REQUIRE_OK(weft_finding_fuse(&all, &plain, &fused, &err), err);
+    CHECK_INT(fused.n_calls, plain.n_calls - 1);
+    double apart_s = shortest(&plain), fused_s = shortest(&fused);
+    double best = fmin(apart_s, fused_s);
+    REQUIRE_OK(
+        weft_run_find(&f.config, &f.needs.plan, &f.find, &plan, &found, &err),
+        err);
+    CHECK(fabs(found.result.value.period - best)
+          <= 2 * WEFT_SEARCH_NEAR * best);
+    CHECK(found.result.bound <= best * (1 + 1e-9));
+    CHECK(found.result.bound >= best * (1 - 2 * WEFT_SEARCH_NEAR));
+    weft_plan_release(&plan);
+    weft_finding_close(&all);
+    close_finding(&f);
+}
+
+/* A pair takes no less in a simulation than it is said to at least, and not much
+ * more, as there is little to send. */
+static void test_pairs(void)
+{
+    static const char *const word[] = {SMALL, NULL};
+    struct finding f;
+    struct weft_finding all;
+    struct weft_plan plan;
+    open_finding(&f, deep, 4, word);
+    REQUIRE_OK(
+        weft_finding_open(&f.config, &f.needs.plan, &f.find, &all, &err),
+        err);
+    REQUIRE(weft_finding_fuses(&all));
+    REQUIRE_OK(weft_finding_pair(&all, &err), err);
+    CHECK(all.n_variants[0] > 0);
+    for (int32_t i = 0; i < all.n_variants[0]; i++) {
+        const struct weft_option *o = &all.variant[0][i];
+        struct weft_simulated s;
+        weft_plan_default(&f.needs.plan, &plan);
+        plan.call[all.fused[0]] = o->plan;
+        plan.call[all.fused[1]] = o->with;
+        plan.intra_stage_fusion = true;
+        struct weft_plan same = plan;
+        REQUIRE_OK(weft_fuse_plan(&same, &err), err);
+        CHECK(memcmp(same.call, plan.call, sizeof plan.call) == 0);
+        REQUIRE_OK(weft_pricer_simulate(all.pricer, &plan, &s, &err), err);
+        double took = fmax(s.call_s[all.fused[0]], s.call_s[all.fused[1]]);
+        CHECK(o->seconds <= took * (1 + 1e-6));
+        CHECK(o->seconds >= 0.5 * took);
+        weft_plan_release(&plan);
+    }
+    weft_finding_close(&all);
+    close_finding(&f);
+}
+
+/* ---- What is found ------------------------------------------------------ */
+
+static void find(const char *config, int32_t n_devices,
+                 const char *const *word, struct weft_plan *plan,
+                 struct weft_found *found)
+{
+    struct finding f;
+    open_finding(&f, config, n_devices, word);
+    REQUIRE_OK(
+        weft_run_find(&f.config, &f.needs.plan, &f.find, plan, found, &err),
+        err);
+    CHECK(plan->intra_stage_fusion == found->fused[found->taken]);
+    double best = INFINITY;
+    for (int k = 0; k < 4; k++)
+        if (found->best_s[k / 2][k % 2] > 0)
+            best = fmin(best, found->best_s[k / 2][k % 2]);
+    CHECK(found->simulated.iteration_s <= best * (1 + WEFT_SEARCH_NEAR));
+    close_finding(&f);
+}
+
+/* Two models of eight layers on four devices: apart each has a pipeline of two
+ * stages or waits for the other one. Two small ones on two devices: each has its
+ * own, without stages. */
+static void test_wins(void)
+{
+    static const char *const word[] = {SMALL, NULL};
+    struct weft_plan plan;
+    struct weft_found found;
+    find(deep, 4, word, &plan, &found);
+    CHECK(plan.intra_stage_fusion);
+    CHECK(found.best_s[1][0] < 0.99 * found.best_s[0][0]);
+    weft_plan_release(&plan);
+    find(fixture.config, 2, word, &plan, &found);
+    CHECK(!plan.intra_stage_fusion);
+    CHECK(found.best_s[1][0] <= 0
+          || found.best_s[1][0] > 1.01 * found.best_s[0][0]);
+    weft_plan_release(&plan);
+}
+
+/* A configuration that asks for it gets it, though it is slower. */
+static void test_asked(void)
+{
+    static const char *const word[] = {SMALL, "train.intra_stage_fusion=true",
+                                       "rollout.inter_stage_fusion=true",
+                                       NULL};
+    struct weft_plan plan;
+    struct weft_found found;
+    find(fixture.config, 2, word, &plan, &found);
+    CHECK(plan.intra_stage_fusion && plan.inter_stage_fusion);
+    CHECK(found.best_s[0][0] <= 0 && found.best_s[0][1] <= 0
+          && found.best_s[1][0] <= 0);
+    weft_plan_release(&plan);
+}
+
+/* ---- Training ----------------------------------------------------------- */
+
+/* What is found trains the bits of one device. */
+static void test_bits(void)
+{
+    char cluster[600], path[600];
+    struct weft_plan plan;
+    struct weft_hash hash[2];
+    struct fixture f = fixture;
+    snprintf(f.config, sizeof f.config, "%s", deep);
+    snprintf(cluster, sizeof cluster, "cluster=%s/cluster.yaml", fixture.dir);
+    for (int k = 0; k < 2; k++) {
+        const char *const word[] = {SMALL,
+                                    k ? "plan=auto" : "seed=5",
+                                    k ? "runtime.devices=4"
+                                      : "runtime.devices=1",
+                                    "runtime.place=device",
+                                    cluster,
+                                    NULL};
+        struct weft_trainer *t = fixture_open(&f, k ? "found" : "one", word);
+        fixture_steps(t, 3);
+        weft_trainer_close(t);
+        hash[k] = fixture_hash(&fixture, k ? "found" : "one", 3);
+    }
+    CHECK(weft_hash_equal(hash[0], hash[1]));
+    snprintf(path, sizeof path, "%s/found/plan.json", fixture.dir);
+    REQUIRE_OK(weft_plan_read(path, NULL, &plan, &err), err);
+    CHECK(plan.intra_stage_fusion);
+    weft_plan_release(&plan);
+}
+
+static void test_remove(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/find", {"make", test_make}, {"every_plan", test_every_plan},
+           {"pairs", test_pairs}, {"wins", test_wins}, {"asked", test_asked},
+           {"bits", test_bits}, {"remove", test_remove})
