@@ -27,8 +27,8 @@ struct weft_finding {
     int32_t n_variants[WEFT_MAX_CALLS], variant_room[WEFT_MAX_CALLS];
     int32_t n_options[WEFT_MAX_CALLS], option_room[WEFT_MAX_CALLS];
     int32_t call_of[WEFT_MAX_CALLS]; /* of the search's calls, in the graph */
-    int32_t fused[2];                      /* the two calls that train */
-    int32_t fused_call_of[WEFT_MAX_CALLS]; /* call_of where they are one */
+    int32_t fused[2];                /* the two calls that train */
+    int32_t fused_call_of[WEFT_MAX_CALLS];    /* call_of where they are one */
     struct weft_option *copy[WEFT_MAX_CALLS]; /* the options of that search */
     int64_t n_pairs; /* of their layouts that were bounded */
     int64_t n_priced;
