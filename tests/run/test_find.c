@@ -16,7 +16,8 @@
 
 static struct fixture fixture;
 static struct weft_err err;
-static char deep[512]; /* a configuration */
+/* Configurations beside the fixture's own: both models deep, or the critic. */
+static char deep[512], deep_critic[512];
 
 /* One gradient group and one tensor block: training has stages or one device, and
  * a step two micro-batches at most. */
@@ -32,6 +33,20 @@ static const char cluster_yaml[] =
     "     tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 1,\n"
     "     inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 20}}\n";
 
+static void write_config(bool actor, const char *name, char path[512])
+{
+    char text[sizeof fixture_yaml];
+    memcpy(text, fixture_yaml, sizeof text);
+    char *a = strstr(text, "actor: model"),
+         *c = strstr(text, "critic: model");
+    REQUIRE(a != NULL && c != NULL);
+    if (actor)
+        memcpy(a, "actor: deep ", 12);
+    memcpy(c, "critic: deep ", 13);
+    snprintf(path, 512, "%s/%s", fixture.dir, name);
+    REQUIRE_OK(weft_file_write(path, text, sizeof text - 1, &err), err);
+}
+
 static void test_make(void)
 {
     struct weft_init_options o = fixture_model();
@@ -46,15 +61,8 @@ static void test_make(void)
     for (int i = 0; i < 20; i++)
         fprintf(data, "{\"prompt\": \"%0100d\", \"label\": \"%d\"}\n", i, i);
     fclose(data);
-    /* beside the fixture's own configuration, with that for both */
-    char text[sizeof fixture_yaml];
-    memcpy(text, fixture_yaml, sizeof text);
-    char *actor = strstr(text, "actor: model");
-    REQUIRE(actor != NULL);
-    memcpy(actor, "actor: deep ", 12);
-    memcpy(strstr(text, "critic: model"), "critic: deep ", 13);
-    snprintf(deep, sizeof deep, "%s/deep.yaml", fixture.dir);
-    REQUIRE_OK(weft_file_write(deep, text, sizeof text - 1, &err), err);
+    write_config(true, "deep.yaml", deep);
+    write_config(false, "critic.yaml", deep_critic);
     snprintf(path, sizeof path, "%s/cluster.yaml", fixture.dir);
     REQUIRE_OK(
         weft_file_write(path, cluster_yaml, sizeof cluster_yaml - 1, &err),
@@ -72,6 +80,8 @@ struct finding {
     struct weft_find find;
 };
 
+static const char *lengths = "max"; /* of responses */
+
 static void open_finding(struct finding *f, const char *config,
                          int32_t n_devices, const char *const *word)
 {
@@ -82,7 +92,7 @@ static void open_finding(struct finding *f, const char *config,
     REQUIRE_OK(weft_run_config_read(config, n, word, &f->config, &err), err);
     snprintf(path, sizeof path, "%s/cluster.yaml", fixture.dir);
     REQUIRE_OK(weft_cluster_read(path, &f->cluster, &err), err);
-    REQUIRE_OK(weft_lengths_read("max", &f->lengths, &err), err);
+    REQUIRE_OK(weft_lengths_read(lengths, &f->lengths, &err), err);
     REQUIRE_OK(
         weft_run_needs_read(&f->config, 1, n_devices, 0, &f->needs, &err),
         err);
@@ -129,6 +139,38 @@ static double shortest(const struct weft_search_problem *p)
 
 /* ---- Brute force -------------------------------------------------------- */
 
+/* What calls read is the same, by name, when training is one call; which reads
+ * what either reads. */
+static void check_reads(const struct weft_finding *f,
+                        const struct weft_search_problem *plain,
+                        const struct weft_search_problem *fused)
+{
+    for (int32_t i = 0; i < fused->n_calls; i++) {
+        uint32_t want = 0, is = 0;
+        int32_t call = f->fused_call_of[i];
+        for (int32_t k = 0; k < plain->n_calls; k++) {
+            bool one = f->call_of[k] == call
+                    || (fused->call[i].two && f->call_of[k] == f->fused[1]);
+            for (int32_t b = 0; b < plain->n_calls && one; b++)
+                want |= (plain->call[k].before >> b & 1) << f->call_of[b];
+        }
+        for (int32_t b = 0; b < fused->n_calls; b++)
+            is |= (fused->call[i].before >> b & 1) << f->fused_call_of[b];
+        CHECK_INT(is, want);
+        CHECK(fused->call[i].two == (call == f->fused[0]));
+    }
+    for (int32_t k = 0; k < plain->n_together; k++) {
+        uint32_t want = 0, is = 0;
+        for (int32_t b = 0; b < plain->n_calls; b++)
+            want |= (plain->together[k] >> b & 1)
+                 << (f->call_of[b] == f->fused[1] ? f->fused[0]
+                                                  : f->call_of[b]);
+        for (int32_t b = 0; b < fused->n_calls; b++)
+            is |= (fused->together[k] >> b & 1) << f->fused_call_of[b];
+        CHECK_INT(is, want);
+    }
+}
+
 /* No choice with training apart or fused is below the bound, which is the best
  * one's. */
 static void test_every_plan(void)
@@ -149,6 +191,7 @@ static void test_every_plan(void)
     REQUIRE_OK(weft_finding_place(&all, &plain, &n, &err), err);
     REQUIRE_OK(weft_finding_fuse(&all, &plain, &fused, &err), err);
     CHECK_INT(fused.n_calls, plain.n_calls - 1);
+    check_reads(&all, &plain, &fused);
     double apart_s = shortest(&plain), fused_s = shortest(&fused);
     double best = fmin(apart_s, fused_s);
     REQUIRE_OK(
@@ -237,6 +280,105 @@ static void test_wins(void)
     weft_plan_release(&plan);
 }
 
+/* Simulates all finalists without inter-stage fusion and with it. moved_out: how
+ * many are faster with it than without. */
+static double fastest(struct finding *f, const struct weft_found *found,
+                      int32_t *moved_out)
+{
+    struct weft_finding all;
+    struct weft_search_problem p[2];
+    double best = INFINITY;
+    int64_t n = 0;
+    REQUIRE_OK(
+        weft_finding_open(&f->config, &f->needs.plan, &f->find, &all, &err),
+        err);
+    REQUIRE(weft_finding_fuses(&all));
+    REQUIRE_OK(weft_finding_pair(&all, &err), err);
+    REQUIRE_OK(weft_finding_place(&all, &p[0], &n, &err), err);
+    if (all.n_options[0] > 0)
+        REQUIRE_OK(weft_finding_fuse(&all, &p[0], &p[1], &err), err);
+    REQUIRE_OK(weft_finding_prune(&all, &p[0], &err), err);
+    for (int32_t i = 0; i < found->result.n_finalists; i++) {
+        double s[2];
+        for (int moves = 0; moves < 2; moves++) {
+            struct weft_simulated one;
+            struct weft_plan plan;
+            weft_plan_begin(&f->needs.plan, &plan);
+            weft_finding_choose(&all, &p[found->fused[i]],
+                                found->result.finalist[i].choice, &plan);
+            plan.inter_stage_fusion = moves;
+            REQUIRE_OK(weft_pricer_simulate(all.pricer, &plan, &one, &err),
+                       err);
+            s[moves] = one.iteration_s;
+            best = fmin(best, s[moves]);
+            weft_plan_release(&plan);
+        }
+        *moved_out += s[1] < s[0] * (1 - WEFT_SEARCH_NEAR);
+    }
+    weft_finding_close(&all);
+    return best;
+}
+
+#define LONG                                                                 \
+    "numerics.gradient_groups=1", "numerics.tensor_blocks=1",                \
+        "rollout.prompts=32", "rollout.samples_per_prompt=1",                \
+        "rollout.max_new_tokens=150", "rollout.chunk_tokens=4",              \
+        "ppo.mini_batches=1", "ppo.epochs=1"
+
+/* A run of the plan, or of one device. */
+static struct weft_hash train(const char *name, const char *plan)
+{
+    struct fixture f = fixture;
+    char cluster[600];
+    snprintf(f.config, sizeof f.config, "%s", deep_critic);
+    snprintf(cluster, sizeof cluster, "cluster=%s/cluster.yaml", fixture.dir);
+    const char *const word[] = {LONG,
+                                cluster,
+                                "runtime.place=device",
+                                plan ? "runtime.devices=4"
+                                     : "runtime.devices=1",
+                                plan,
+                                NULL};
+    struct weft_trainer *t = fixture_open(&f, name, word);
+    fixture_steps(t, 3);
+    weft_trainer_close(t);
+    return fixture_hash(&fixture, name, 3);
+}
+
+/* Of responses with a long tail: finalists that are not simulated with
+ * inter-stage fusion could not have become the fastest by it. With a large critic
+ * it pays, with a small one it does not. What is found trains the same bits. */
+static void test_moves(void)
+{
+    static const char *const word[] = {LONG, NULL};
+    char path[600];
+    int32_t moved = 0;
+    lengths = "lognormal:20:1";
+    for (int k = 0; k < 2; k++) {
+        struct finding f;
+        struct weft_found found;
+        struct weft_plan plan;
+        open_finding(&f, k ? deep_critic : fixture.config, 4, word);
+        f.find.finalists = 6;
+        REQUIRE_OK(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan,
+                                 &found, &err),
+                   err);
+        double best = fastest(&f, &found, &moved);
+        CHECK(found.simulated.iteration_s <= best * (1 + WEFT_SEARCH_NEAR));
+        CHECK(plan.inter_stage_fusion == found.moves);
+        CHECK_INT(found.moves, k);
+        snprintf(path, sizeof path, "plan=%s/moves.json", fixture.dir);
+        REQUIRE_OK(weft_plan_write(&plan, path + 5, &err), err);
+        weft_plan_release(&plan);
+        close_finding(&f);
+    }
+    CHECK(moved > 0);
+    CHECK(weft_hash_equal(train("still", NULL), train("moves", path)));
+    snprintf(path, sizeof path, "%s/moves/decisions.jsonl", fixture.dir);
+    CHECK(weft_file_exists(path));
+    lengths = "max";
+}
+
 /* A configuration that asks for it gets it, though it is slower. */
 static void test_asked(void)
 {
@@ -289,5 +431,6 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/find", {"make", test_make}, {"every_plan", test_every_plan},
-           {"pairs", test_pairs}, {"wins", test_wins}, {"asked", test_asked},
-           {"bits", test_bits}, {"remove", test_remove})
+           {"pairs", test_pairs}, {"wins", test_wins}, {"moves", test_moves},
+           {"asked", test_asked}, {"bits", test_bits},
+           {"remove", test_remove})
