@@ -429,6 +429,38 @@ static void after_copy(void)
     stop();
 }
 
+/* A copy of what a running kernel writes, and one to what it reads, wait for its
+ * end; those of other tiles, inserted behind them, do not. */
+static void after_kernel(void)
+{
+    start(0);
+    int n = host_place();
+    struct weft_tile *sum = tile_of(0, 1), *one = tile_of(0, 1),
+                     *in = tile_of(n, 9), *home = tile_of(n, 0),
+                     *card = tile_of(0, 2), *other = tile_of(n, 0);
+    struct weft_where where = at(0);
+    weft_cards_hold(WEFT_CARDS_KERNELS);
+    insert_add(sum, one);
+    weft_insert_copy(seq, &where, sum, home);
+    weft_insert_copy(seq, &where, in, one);
+    weft_insert_copy(seq, &where, card, other);
+    CHECK(holds(other, all(2)));
+    weft_insert_copy(seq, &where, in, card);
+    weft_insert_copy(seq, &where, card, other);
+    CHECK(holds(other, all(9)));
+    CHECK(!weft_tile_ready(sum) && !weft_tile_ready(home));
+    CHECK(!weft_tile_ready(one));
+    weft_cards_hold(0);
+    CHECK(holds(home, all(2)));
+    CHECK(holds(one, all(9)));
+    CHECK(holds(sum, all(2)));
+    must_wait();
+    struct weft_tile *tile[] = {sum, one, in, home, card, other};
+    for (size_t i = 0; i < WEFT_COUNT(tile); i++)
+        weft_tile_release(tile[i]);
+    stop();
+}
+
 /* Waits until tiles take no more than this. */
 static void wait_for_memory(size_t bytes_left)
 {
@@ -530,6 +562,7 @@ static void test_copies_beside(void)
 #ifdef WEFT_CUDA_EXECUTOR
     each_card_order(beside_kernel);
     each_card_order(after_copy);
+    each_card_order(after_kernel);
     each_card_order(memory_of_kernel);
     each_card_order(times_of_copies);
 #else
