@@ -136,6 +136,7 @@ static void put(struct weft_copier *c, struct weft_task *t)
 static void has_turn(void *arg)
 {
     struct weft_task *t = arg;
+    WEFT_TSAN_ACQUIRE(t);
     if (atomic_fetch_sub(&t->n_missing, 1) == 1)
         put(t->copier, t);
 }
@@ -147,12 +148,13 @@ static void submit(struct weft_task *t)
     for (int i = 0; i < n; i++)
         t->lot = weft_seq_begin(t->seq, 1);
     atomic_store(&t->n_missing, n);
-    WEFT_TSAN_RELEASE(t);
     for (int i = 0; i < n; i++) {
         struct weft_tile *tile = t->held[i].tile;
+        enum weft_mode mode = t->held[i].mode;
+        WEFT_TSAN_RELEASE(t); /* the last one's turn may end it */
         int rc = starpu_data_acquire_on_node_cb(
-            tile->handle, (int) weft_tile_node(tile),
-            weft_starpu_mode(t->held[i].mode), has_turn, t);
+            tile->handle, (int) weft_tile_node(tile), weft_starpu_mode(mode),
+            has_turn, t);
         weft_assert(rc == 0); /* it fails only inside a task */
     }
 }

@@ -233,6 +233,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     weft_task_hold_tiles(t);
     t->lot = weft_seq_begin(t->seq, t->n_held);
     WEFT_TSAN_RELEASE(t);
+    WEFT_TSAN_RELEASE(task); /* for who puts it into a lane */
     int rc = starpu_task_submit(task);
     if (!rc)
         return 0;

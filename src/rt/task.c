@@ -165,8 +165,6 @@ void weft_task_over(struct weft_task *t, struct weft_worker *w,
 
 void weft_task_run(struct weft_task *t, struct weft_worker *w)
 {
-    /* orders this after what the inserting thread wrote */
-    WEFT_TSAN_ACQUIRE(t);
     struct weft_rt *rt = t->seq->rt;
     weft_worker_begin(w, t);
     if (w->exec.card)
@@ -198,6 +196,8 @@ void weft_codelet_run(void *buffers[], void *args)
 {
     (void) buffers; /* a tile has its memory itself (interface.c) */
     struct weft_task *t = args;
+    WEFT_TSAN_ACQUIRE(
+        t); /* orders this after what the inserting thread wrote */
     struct weft_worker *w = &t->seq->rt->worker[starpu_worker_get_id_check()];
     weft_task_run(t, w);
     if (t->is_under_way)

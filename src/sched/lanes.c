@@ -291,6 +291,7 @@ static struct starpu_task *take(int d)
 
 static int lanes_push(struct starpu_task *task)
 {
+    WEFT_TSAN_ACQUIRE(task);
     struct weft_node *node = task->sched_data;
     pthread_mutex_lock(&state.mutex);
     /* It must come before the task can be popped, run and freed. */
