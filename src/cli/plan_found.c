@@ -93,12 +93,14 @@ static void tell_found(const struct weft_cli_plan_options *o,
              "%.4g s an iteration within the model, %.4g s simulated as a "
              "whole, the best of %d finalists; the model's best takes %.4g "
              "s%s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
-             "of %lld layouts, %lld evaluations%s",
+             "of %lld layouts, %lld pairs of them to train fused, %lld "
+             "evaluations%s",
              r->finalist[f->taken].value.period, f->simulated.iteration_s,
              (int) f->finalists, r->value.period, f->excess <= 0 ? less : "",
              gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
              (long long) f->options, (long long) f->needed,
-             (long long) f->priced, (long long) r->evaluations,
+             (long long) f->priced, (long long) f->pairs,
+             (long long) r->evaluations,
              f->stopped ? "; stopped before the end" : "");
     if (f->left_out > 0)
         snprintf(text + strlen(text), sizeof text - strlen(text),

@@ -237,7 +237,6 @@ static int simulate_moves(struct ranking *r, struct weft_err *err)
         if (!(r->least_s[at] < r->out->simulated.iteration_s))
             break;
         rc = simulate(r, at, true, false, err);
-        r->out->n_moved++;
     }
     return rc;
 }
@@ -271,7 +270,7 @@ static int attempt(struct weft_finding *f, const struct problems *all,
                    struct weft_plan *plan, struct weft_found *out,
                    struct weft_err *err)
 {
-    out->finalists = out->taken = out->n_moved = 0;
+    out->finalists = out->taken = 0;
     out->moves = false;
     memset(out->best_s, 0, sizeof out->best_s);
     out->bytes = all->p[0].device_bytes;

@@ -20,8 +20,7 @@ struct weft_found {
     int32_t finalists; /* that were simulated ... */
     int32_t taken;     /* ... of which this one is the plan */
     bool fused[WEFT_SEARCH_FINALISTS]; /* whose training is */
-    bool moves;      /* the plan's last samples do (inter-stage fusion) */
-    int32_t n_moved; /* finalists that were simulated so */
+    bool moves; /* the plan's last samples do (inter-stage fusion) */
     /* the least seconds of an iteration that were simulated, without and with
      * fused training, of each without and with samples that move; 0: of none that
      * fits */
