@@ -88,5 +88,7 @@ check_PROGRAMS += %D%/test_run_config
 %C%_test_run_config_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_deal
 %C%_test_deal_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_prefix
+%C%_test_prefix_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_tail
 %C%_test_tail_LDADD = $(all_libs)
