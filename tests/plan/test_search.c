@@ -10,7 +10,7 @@
 
 #include "plan/search/search.h"
 
-enum { MOST = 8, LONG = 24, OPTIONS = 6 };
+enum { MOST = 8, LONG = 24, OPTIONS = 8 };
 
 static uint32_t state = 1;
 static uint32_t rnd(uint32_t n)
@@ -367,7 +367,7 @@ static void make_random(uint32_t seed)
     set_calls();
     p.move = rnd(3) ? move_s : NULL;
     for (int32_t c = 0; c < p.n_calls; c++) {
-        int32_t n = 2 + (int32_t) rnd(OPTIONS - 1);
+        int32_t n = 2 + (int32_t) rnd(5);
         for (int32_t i = 0; i < n; i++) {
             const struct weft_mesh *m = &mesh[rnd(WEFT_COUNT(mesh))];
             double work = 1 + rnd(40), size = weft_mesh_size(m);
@@ -594,6 +594,100 @@ static void test_known(void)
     CHECK(n_fused > 1 && n_fused < 11 && fewer > 0);
 }
 
+static double move_anywhere_s(void *ctx, int32_t role,
+                              const struct weft_call_plan *from,
+                              const struct weft_call_plan *to)
+{
+    (void) ctx;
+    bool inside = from->mesh.n_nodes == 1 && to->mesh.n_nodes == 1
+               && from->mesh.node == to->mesh.node;
+    return 0.125 + 0.125 * role + 0.5 * !inside;
+}
+
+/* Two layouts of each call, wherever they can be. */
+static void make_everywhere(uint32_t seed)
+{
+    static const struct weft_mesh mesh[] = {
+        {0, 2, 0, 4}, {0, 1, 0, 4}, {0, 1, 0, 2}};
+    make_random(seed);
+    p.move = rnd(2) ? move_anywhere_s : NULL;
+    for (int32_t c = 0; c < p.n_calls; c++) {
+        int32_t first = (int32_t) rnd(WEFT_COUNT(mesh));
+        p.call[c].n_options = 0;
+        for (int32_t i = 0; i < 2; i++) {
+            struct weft_mesh m = mesh[(first + i) % WEFT_COUNT(mesh)];
+            double seconds = 3 + 0.125 * rnd(40), held = 5 + rnd(15);
+            for (m.node = 0; m.node < 2; m.node += m.n_nodes)
+                for (m.device = 0; m.device < 4; m.device += m.n_devices)
+                    add(c, m, seconds, held, 1, 2);
+        }
+    }
+}
+
+/* Of plans that differ in which of alike devices calls have one is looked at, and
+ * none is missed. */
+static void test_mirrors(void)
+{
+    int64_t n_all = 0, n_once = 0;
+    for (uint32_t seed = 1; seed <= 25; seed++) {
+        struct weft_search_how how = {
+            .seed = 1, .evaluations = 1, .branches = 10000000};
+        struct weft_search_result r[2];
+        make_everywhere(seed);
+        p.device_bytes = 30 + 5 * (double) (seed % 5);
+        double best = best_of_all();
+        for (int32_t once = 0; once < 2; once++) {
+            struct weft_search *s;
+            struct weft_err err;
+            p.alike = once;
+            REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+            REQUIRE_OK(weft_search_run(s, &how, &r[once], &err), err);
+            weft_search_free(s);
+            CHECK(r[once].fits == (best < INFINITY));
+            if (r[once].fits) {
+                CHECK(fabs(r[once].value.period - best) <= 1e-9 * best);
+                CHECK(fabs(r[once].bound - best) <= 1e-9 * best);
+            }
+        }
+        n_all += r[0].branches;
+        n_once += r[1].branches;
+    }
+    CHECK(n_once < 0.7 * (double) n_all);
+}
+
+/* No choice with an option undercuts its least, nor a search what was left out
+ * before it. */
+static void test_least(void)
+{
+    for (uint32_t seed = 1; seed <= 8; seed++) {
+        struct weft_search *s;
+        struct weft_err err;
+        struct weft_search_result r;
+        const struct weft_search_how how = {
+            .seed = 1, .evaluations = 100, .branches = 1000000};
+        int32_t choice[MOST] = {0};
+        double least[MOST][OPTIONS], most = 0;
+        make_random(seed);
+        p.device_bytes = 1e9;
+        REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+        for (int32_t c = 0; c < p.n_calls; c++)
+            for (int32_t i = 0; i < p.call[c].n_options; i++)
+                least[c][i] = weft_search_least(s, c, &option[c][i]);
+        do {
+            double period = weft_search_value(s, choice).period;
+            for (int32_t c = 0; c < p.n_calls; c++) {
+                CHECK(least[c][choice[c]] <= period * (1 + 1e-9));
+                most = fmax(most, least[c][choice[c]] / period);
+            }
+        } while (next_choice(choice));
+        CHECK(most > 0.5);
+        p.left_out_s = 0.75 * best_of_all();
+        REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+        CHECK(fabs(r.bound - p.left_out_s) <= 1e-12);
+        weft_search_free(s);
+    }
+}
+
 /* Options on few meshes, with other degrees, of which some are no use. */
 static void make_similar(uint32_t seed)
 {
@@ -747,5 +841,6 @@ WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"fused_moves", test_fused_moves}, {"known", test_known},
            {"same_seed_same_result", test_same_seed_same_result},
            {"pruned", test_pruned}, {"copies", test_copies},
+           {"mirrors", test_mirrors}, {"least", test_least},
            {"finalists", test_finalists}, {"stopped", test_stopped},
            {"refused", test_refused})

@@ -37,6 +37,7 @@ struct branching {
     int64_t n_taken;        /* options */
     double (*sum)[BOUNDS];  /* (n_calls + 1) of the options taken */
     double (*rest)[BOUNDS]; /* (n_calls + 1) least of the others */
+    bool mirrors;           /* devices can be exchanged */
     double lowest;          /* bound of what may be better than the best */
     bool cut;
 };
@@ -81,8 +82,21 @@ static bool fits(const struct branching *b)
     return b->best->value.bytes <= b->s->p->device_bytes;
 }
 
+/* No choice counts that is not shorter. */
+static double most(const struct branching *b)
+{
+    double period = fits(b) ? b->best->value.period : INFINITY;
+    double known = b->how->known;
+    return known > 0 && known < period ? known : period;
+}
+
+/* Choices that cannot be better are not played. */
 static void leaf(struct branching *b)
 {
+    if (weft_search_bound(b->s, b->choice) >= most(b)) {
+        b->best->evaluations++;
+        return;
+    }
     struct weft_search_value v = weft_search_value(b->s, b->choice);
     if (v.bytes > b->s->p->device_bytes) {
         b->best->evaluations++;
@@ -99,14 +113,6 @@ static bool spent(struct branching *b)
         && b->how->stop(b->how->ctx))
         b->cut = b->best->stopped = true;
     return b->cut;
-}
-
-/* No choice counts that is not shorter. */
-static double most(const struct branching *b)
-{
-    double period = fits(b) ? b->best->value.period : INFINITY;
-    double known = b->how->known;
-    return known > 0 && known < period ? known : period;
 }
 
 static void descend(struct branching *b, int32_t d)
@@ -129,6 +135,11 @@ static void descend(struct branching *b, int32_t d)
             return;
         }
         b->choice[c] = child[i].option;
+        const struct weft_option *o = &call->option[child[i].option];
+        if (b->mirrors
+            && weft_search_is_mirrored(s, b->choice, b->order, d,
+                                       &o->plan.mesh))
+            continue;
         if (weft_search_bytes(s, b->choice, b->order, d + 1)
             > s->p->device_bytes)
             continue;
@@ -206,6 +217,7 @@ int weft_search_branch(const struct weft_search *s,
                           .how = how,
                           .best = best,
                           .n_bounds = s->n_cycles * WEFT_SEARCH_WEIGHTS,
+                          .mirrors = weft_search_has_mirrors(s->p),
                           .lowest = INFINITY};
     int rc = 0;
     if (!make_room(&b)) {
@@ -225,6 +237,8 @@ int weft_search_branch(const struct weft_search *s,
             if (lowest < INFINITY && lowest > best->bound)
                 best->bound = lowest;
         }
+        if (s->p->left_out_s > 0 && s->p->left_out_s < best->bound)
+            best->bound = s->p->left_out_s;
     }
     for (int32_t d = 0; d < s->p->n_calls; d++) {
         weft_free(b.child[d]);

@@ -86,11 +86,22 @@ bool weft_search_better(const struct weft_search *s,
                         const struct weft_search_value *b);
 bool weft_search_covers(const struct weft_mesh *mesh, int32_t node,
                         int32_t device);
+/* No order of tasks makes a choice's period shorter. */
+double weft_search_bound(const struct weft_search *s, const int32_t *choice);
 /* The period of a choice. */
 double weft_search_play(const struct weft_search *s, const int32_t *choice);
 /* The most bytes of a device, with the first n calls of `order` alone. */
 double weft_search_bytes(const struct weft_search *s, const int32_t *choice,
                          const int32_t *order, int32_t n);
+
+/* Whether devices of a problem can be exchanged (mirror.c). */
+bool weft_search_has_mirrors(const struct weft_search_problem *p);
+/* Whether an option on a mesh is needless after the first n calls of `order`
+ * have theirs: exchanged devices make an option of it that is nearer to the
+ * first device. Of a problem that has mirrors. */
+bool weft_search_is_mirrored(const struct weft_search *s,
+                             const int32_t *choice, const int32_t *order,
+                             int32_t n, const struct weft_mesh *mesh);
 
 /* Counts an evaluation of a choice, which may be the best or among the
  * finalists. */

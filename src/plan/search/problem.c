@@ -116,6 +116,21 @@ static bool trains(const struct weft_search_call *call, int32_t role)
         && (call->role == role || (call->two && call->second == role));
 }
 
+double weft_search_least(const struct weft_search *s, int32_t call,
+                         const struct weft_option *o)
+{
+    double most = 0;
+    for (int32_t k = 0; k < s->n_cycles; k++) {
+        for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
+            double sum = weft_search_part(s, k, w, call, o);
+            for (int32_t c = 0; c < s->p->n_calls; c++)
+                sum += c == call ? 0 : s->least[k][w][c];
+            most = sum > most ? sum : most;
+        }
+    }
+    return most;
+}
+
 int weft_search_create(const struct weft_search_problem *problem,
                        struct weft_search **out, struct weft_err *err)
 {
@@ -205,14 +220,37 @@ void weft_search_consider(const struct weft_search *s, const int32_t *choice,
            (size_t) s->p->n_calls * sizeof best->choice[0]);
 }
 
+/* A part of all that may be done is often enough to prove the best. */
+enum { SOON = 8 };
+
+/* Whether nothing shorter than what is known, of this problem or before, is
+ * left. */
+static bool is_proven(const struct weft_search *s,
+                      const struct weft_search_how *how,
+                      const struct weft_search_result *r)
+{
+    double most = r->value.bytes <= s->p->device_bytes ? r->value.period
+                                                       : INFINITY;
+    if (how->known > 0 && how->known < most)
+        most = how->known;
+    return most < INFINITY && r->bound >= most * (1 - WEFT_SEARCH_NEAR);
+}
+
 int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err)
 {
     *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY}};
+    struct weft_search_how few = *how;
+    few.evaluations /= SOON;
+    few.branches /= SOON;
     weft_search_greedy(s, how, out);
-    weft_search_anneal(s, how, out);
-    int rc = weft_search_branch(s, how, out, err);
+    weft_search_anneal(s, &few, out);
+    int rc = weft_search_branch(s, &few, out, err);
+    if (!rc && !out->stopped && !is_proven(s, how, out)) {
+        weft_search_anneal(s, how, out);
+        rc = weft_search_branch(s, how, out, err);
+    }
     out->fits = out->value.bytes <= s->p->device_bytes;
     return rc;
 }

@@ -70,6 +70,13 @@ enum { WEFT_SEARCH_TOGETHER = 16 };
 struct weft_search_problem {
     int32_t n_nodes, n_devices; /* of each node */
     double device_bytes;        /* of each device */
+    /* nodes are alike, and devices of a node, for moves too, and each option is
+     * there wherever its mesh can be: of plans that differ in where calls are
+     * alone, one is enough */
+    bool alike;
+    /* no plan with an option that was left out before has a shorter period; 0:
+     * none was */
+    double left_out_s;
     int32_t n_calls;
     struct weft_search_call call[WEFT_MAX_CALLS];
     /* Sets of calls that can need their memory at the same time, on whatever
@@ -105,6 +112,11 @@ struct weft_search;
 int weft_search_create(const struct weft_search_problem *problem,
                        struct weft_search **out, struct weft_err *err);
 void weft_search_free(struct weft_search *s); /* NULL is allowed */
+
+/* Seconds: no choice in which a call has this option, which need not be one of
+ * the problem's, has a shorter period. */
+double weft_search_least(const struct weft_search *s, int32_t call,
+                         const struct weft_option *o);
 
 /* choice (n_calls): an option of each call. */
 struct weft_search_value weft_search_value(const struct weft_search *s,

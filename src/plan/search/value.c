@@ -156,12 +156,17 @@ static double longest_cycle(const struct weft_search *s,
     return most;
 }
 
+double weft_search_bound(const struct weft_search *s, const int32_t *choice)
+{
+    double cycle = longest_cycle(s, choice), load = most_load(s, choice);
+    return cycle > load ? cycle : load;
+}
+
 struct weft_search_value weft_search_value(const struct weft_search *s,
                                            const int32_t *choice)
 {
-    double cycle = longest_cycle(s, choice), load = most_load(s, choice);
     double period = weft_search_play(s, choice);
-    double bound = cycle > load ? cycle : load;
+    double bound = weft_search_bound(s, choice);
     return (struct weft_search_value){
         .period = period > bound ? period : bound,
         .bound = bound,

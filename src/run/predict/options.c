@@ -9,8 +9,7 @@
 #include "run/predict/together.h"
 #include "run/trainer.h"
 
-/* Makes room for one more element. */
-static bool grow(void *array, int32_t n, int32_t *room, size_t size)
+bool weft_finding_grow(void *array, int32_t n, int32_t *room, size_t size)
 {
     void **at = array;
     if (n < *room)
@@ -44,7 +43,7 @@ static int try_degrees(struct weft_finding *f,
                        const struct weft_call_plan *plan,
                        struct weft_err *err)
 {
-    if (!grow(&f->tried, f->n_tried, &f->room, sizeof *f->tried))
+    if (!weft_finding_grow(&f->tried, f->n_tried, &f->room, sizeof *f->tried))
         return weft_err_nomem(err, "layouts", sizeof *f->tried);
     f->tried[f->n_tried++] = *plan;
     return 0;
@@ -98,16 +97,17 @@ static int try_all(struct weft_finding *f, struct weft_err *err)
 int weft_finding_add(struct weft_finding *f, int32_t call,
                      const struct weft_option *o, struct weft_err *err)
 {
-    if (!grow(&f->variant[call], f->n_variants[call], &f->variant_room[call],
-              sizeof **f->variant))
+    if (!weft_finding_grow(&f->variant[call], f->n_variants[call],
+                           &f->variant_room[call], sizeof **f->variant))
         return weft_err_nomem(err, "options", sizeof **f->variant);
     f->variant[call][f->n_variants[call]++] = *o;
     return 0;
 }
 
-static int add_option(struct weft_finding *f, int32_t call,
-                      const struct weft_call_plan *plan,
-                      const struct weft_priced *priced, struct weft_err *err)
+struct weft_option weft_finding_option(const struct weft_finding *f,
+                                       int32_t call,
+                                       const struct weft_call_plan *plan,
+                                       const struct weft_priced *priced)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     bool trained = flow->role[flow->call[call].role].trained;
@@ -127,7 +127,7 @@ static int add_option(struct weft_finding *f, int32_t call,
         o.weights = priced->weights;
     else
         o.held += priced->weights; /* those that are offloaded are active */
-    return weft_finding_add(f, call, &o, err);
+    return o;
 }
 
 /* Whether a call can have a layout, and its weights fit the devices. */
@@ -142,26 +142,13 @@ static bool can(const struct weft_finding *f, int32_t call,
         && bytes <= (double) f->needs->device_bytes;
 }
 
-/* Prices a layout for a set of calls. Calls of which it takes too much memory do
- * not get it. */
-static int price(struct weft_finding *f, const struct weft_call_plan *at,
-                 uint32_t calls, struct weft_err *err)
+/* Lists a layout for a set of calls. */
+static int list(struct weft_finding *f, const struct weft_call_plan *at,
+                uint32_t calls, struct weft_err *err)
 {
-    struct weft_priced priced[WEFT_MAX_CALLS];
     int rc = 0;
-    if (!calls || f->stopped)
-        return 0;
-    for (uint32_t m = calls; m && !rc; m &= m - 1) {
-        int32_t c = __builtin_ctz(m);
-        rc = weft_pricer_price(f->pricer, at, 1u << c, priced, err);
-        f->n_left_out += rc == WEFT_ENOMEM;
-        if (rc == WEFT_ENOMEM)
-            rc = 0;
-        else if (!rc)
-            rc = add_option(f, c, at, &priced[c], err);
-    }
-    f->n_priced++;
-    f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
+    for (uint32_t m = calls; m && !rc; m &= m - 1)
+        rc = weft_candidate_add(f, __builtin_ctz(m), at, err);
     return rc;
 }
 
@@ -176,47 +163,23 @@ static bool more_micro_batches(const struct weft_finding *f,
         && (int64_t) at->micro_batches * steps <= f->needs->n_samples;
 }
 
-/* Of a set of training calls, those whose weights, gradients and optimizer state,
- * unless it is offloaded, fit a device as far as is known: they are the same with
- * any micro-batches, recomputed or not. */
-static uint32_t fitting(const struct weft_finding *f, uint32_t calls,
-                        const struct weft_call_plan *at)
-{
-    for (uint32_t m = calls; m; m &= m - 1) {
-        int32_t c = __builtin_ctz(m);
-        for (int32_t i = 0; i < f->n_variants[c]; i++) {
-            const struct weft_option *o = &f->variant[c][i];
-            const struct weft_call_plan *p = &o->plan;
-            if (o->held > (double) f->needs->device_bytes
-                && memcmp(&p->mesh, &at->mesh, sizeof p->mesh) == 0
-                && p->dp == at->dp && p->tp == at->tp && p->pp == at->pp
-                && p->zero == at->zero && p->offload == at->offload)
-                calls &= ~(1u << c);
-        }
-    }
-    return calls;
-}
-
-/* Prices a layout for the calls that fit so, and where that saves memory, with
- * optimizer states offloaded for the others. */
-static int price_fitting(struct weft_finding *f,
-                         const struct weft_call_plan *at, uint32_t calls,
-                         bool saving, struct weft_err *err)
+/* Lists a layout, and where that saves memory, with optimizer states offloaded,
+ * for calls that exceed a device without. */
+static int list_offloaded(struct weft_finding *f,
+                          const struct weft_call_plan *at, uint32_t calls,
+                          bool saving, struct weft_err *err)
 {
     struct weft_call_plan off = *at;
-    uint32_t fit = fitting(f, calls, at);
-    int rc = price(f, at, fit, err);
+    int rc = list(f, at, calls, err);
     off.offload = true;
-    return rc || !saving
-             ? rc
-             : price(f, &off, fitting(f, calls & ~fit, &off), err);
+    return rc || !saving ? rc : list(f, &off, calls, err);
 }
 
 /* All that training can have beside a layout's degrees. saving: what takes more
  * time to need less memory; else the others. ZeRO 2 and 3 are tried with as
  * many micro-batches as tokens ask for alone. */
-static int price_training(struct weft_finding *f, struct weft_call_plan at,
-                          uint32_t calls, bool saving, struct weft_err *err)
+static int list_training(struct weft_finding *f, struct weft_call_plan at,
+                         uint32_t calls, bool saving, struct weft_err *err)
 {
     int rc = 0;
     do {
@@ -226,19 +189,18 @@ static int price_training(struct weft_finding *f, struct weft_call_plan at,
                 at.recompute = r;
                 bool saves = r || (at.pp == 1 && at.micro_batches > 0);
                 if (saves == saving)
-                    rc = price_fitting(f, &at, calls, saving, err);
+                    rc = list_offloaded(f, &at, calls, saving, err);
             }
         at.zero = 0;
     } while (!rc && more_micro_batches(f, &at));
     return rc;
 }
 
-static int price_all(struct weft_finding *f, bool saving,
-                     struct weft_err *err)
+static int list_all(struct weft_finding *f, bool saving, struct weft_err *err)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     int rc = 0;
-    for (int32_t i = 0; i < f->n_tried && !rc && !f->stopped; i++) {
+    for (int32_t i = 0; i < f->n_tried && !rc; i++) {
         struct weft_call_plan at = f->tried[i];
         uint32_t trains = 0, others = 0, frozen = 0, infers = 0;
         for (int32_t c = 1; c < flow->n_calls; c++) {
@@ -250,20 +212,18 @@ static int price_all(struct weft_finding *f, bool saving,
             infers |= (uint32_t) (flow->call[c].kind == WEFT_INFER) << c;
             frozen |= (uint32_t) weft_flow_frozen(flow, c) << c;
         }
-        rc = price_training(f, at, trains, saving, err);
+        rc = list_training(f, at, trains, saving, err);
         if (!rc && !saving)
-            rc = price(f, &at, others, err);
+            rc = list(f, &at, others, err);
         for (int32_t n = 1; n <= 2 * at.pp && at.pp > 1 && !rc && !saving;
              n *= 2) {
             at.micro_batches = n;
-            rc = price(f, &at, infers, err);
+            rc = list(f, &at, infers, err);
         }
         at.micro_batches = 0;
         at.offload = true;
         if (!rc && saving)
-            rc = price(f, &at, frozen & infers, err);
-        if (f->find->progress)
-            f->find->progress(i + 1, f->n_tried);
+            rc = list(f, &at, frozen & infers, err);
     }
     return rc;
 }
@@ -285,6 +245,24 @@ static bool memory_counts(const struct weft_finding *f)
     return sum > (double) f->needs->device_bytes;
 }
 
+/* Lists layouts and prices them; those that save memory where that counts, as may
+ * be known of a few layouts already. */
+static int price_all(struct weft_finding *f, struct weft_err *err)
+{
+    int rc = list_all(f, false, err);
+    if (!rc && weft_candidates_bounded(f))
+        rc = weft_candidates_probe(f, err);
+    bool saving = !rc && memory_counts(f);
+    if (saving)
+        rc = list_all(f, true, err);
+    if (!rc)
+        rc = weft_candidates_price(f, err);
+    if (rc || saving || !memory_counts(f))
+        return rc;
+    rc = list_all(f, true, err);
+    return rc ? rc : weft_candidates_price(f, err);
+}
+
 /* ---- Places ------------------------------------------------------------- */
 
 static int place_at(struct weft_finding *f, int32_t call,
@@ -292,8 +270,8 @@ static int place_at(struct weft_finding *f, int32_t call,
                     const struct weft_mesh *mesh, struct weft_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        if (!grow(&f->option[call], f->n_options[call], &f->option_room[call],
-                  sizeof **f->option))
+        if (!weft_finding_grow(&f->option[call], f->n_options[call],
+                               &f->option_room[call], sizeof **f->option))
             return weft_err_nomem(err, "options", sizeof **f->option);
         struct weft_option *o = &f->option[call][f->n_options[call]++];
         *o = at[i];
@@ -321,6 +299,22 @@ static int place_call(struct weft_finding *f, int32_t call,
                 rc = place_at(f, call, v + i, n, &m, err);
     }
     return rc;
+}
+
+/* Leaves out layouts with which a call exceeds a device by itself, if it has
+ * others: no plan with one of them fits. */
+static void leave_out_large(struct weft_finding *f, int32_t call)
+{
+    struct weft_option *v = f->variant[call];
+    double has = (double) f->needs->device_bytes;
+    int32_t n = 0;
+    for (int32_t i = 0; i < f->n_variants[call]; i++)
+        n += v[i].held + v[i].active <= has;
+    for (int32_t i = 0, kept = 0; n > 0 && i < f->n_variants[call]; i++)
+        if (v[i].held + v[i].active <= has)
+            v[kept++] = v[i];
+    if (n > 0)
+        f->n_variants[call] = n;
 }
 
 /* Those on one mesh together, in the order in which they were priced. */
@@ -375,7 +369,8 @@ static int priority_of(const struct weft_dataflow *flow, int32_t call)
                                       : WEFT_PRIORITY_TRAIN;
 }
 
-static void set_problem(struct weft_finding *f, struct weft_search_problem *p)
+void weft_finding_set_problem(struct weft_finding *f,
+                              struct weft_search_problem *p)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     int32_t number[WEFT_MAX_CALLS] = {0};
@@ -383,6 +378,8 @@ static void set_problem(struct weft_finding *f, struct weft_search_problem *p)
         .n_nodes = f->needs->n_nodes,
         .n_devices = f->n_devices,
         .device_bytes = (double) f->needs->device_bytes,
+        .left_out_s = f->left_out_s,
+        .alike = f->find->simulate->cluster->n_kinds == 1,
         .move = move_s,
         .ctx = f};
     for (int32_t c = 1; c < flow->n_calls; c++) {
@@ -422,10 +419,12 @@ int weft_finding_place(struct weft_finding *f, struct weft_search_problem *p,
 {
     int rc = check_stopped(f, err);
     for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++) {
+        f->n_options[c] = 0;
+        leave_out_large(f, c);
         sort_variants(f->variant[c], f->n_variants[c]);
         rc = place_call(f, c, err);
     }
-    set_problem(f, p);
+    weft_finding_set_problem(f, p);
     for (int32_t i = 0; i < p->n_calls; i++)
         *options_out += p->call[i].n_options;
     return rc;
@@ -457,7 +456,8 @@ int weft_finding_open(const struct weft_config *config,
     *f = (struct weft_finding){.config = config,
                                .needs = needs,
                                .find = find,
-                               .n_devices = weft_plan_n_used(needs)};
+                               .n_devices = weft_plan_n_used(needs),
+                               .left_out_s = INFINITY};
     weft_settings_of(config, &settings);
     f->mini_batches = settings.mini_batches;
     f->steps = settings.mini_batches * settings.epochs;
@@ -465,11 +465,7 @@ int weft_finding_open(const struct weft_config *config,
                                 &f->pricer, err);
     if (!rc)
         rc = try_all(f, err);
-    if (!rc)
-        rc = price_all(f, false, err);
-    if (!rc && memory_counts(f))
-        rc = price_all(f, true, err);
-    return rc;
+    return rc ? rc : price_all(f, err);
 }
 
 void weft_finding_close(struct weft_finding *f)
@@ -478,6 +474,7 @@ void weft_finding_close(struct weft_finding *f)
         weft_free(f->variant[c]);
         weft_free(f->option[c]);
         weft_free(f->copy[c]);
+        weft_free(f->candidates[c].at);
     }
     weft_free(f->tried);
     weft_pricer_free(f->pricer);

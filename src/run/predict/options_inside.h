@@ -11,6 +11,20 @@
  * nearest to simulations with half of it, compared with none and all. */
 #define WEFT_FINDING_BUBBLES 0.5
 
+/* A layout that a call may have. */
+struct weft_candidate {
+    struct weft_call_plan plan; /* from node 0, device 0 on */
+    struct weft_least least;
+    double bound; /* no plan with it has a shorter period; 0: not known yet */
+    bool closed;  /* it has been priced or is left out */
+    bool large;   /* priced, and what it holds exceeds a device */
+};
+
+struct weft_candidates {
+    struct weft_candidate *at;
+    int32_t n, room;
+};
+
 struct weft_finding {
     const struct weft_config *config;
     const struct weft_plan_needs *needs;
@@ -31,7 +45,10 @@ struct weft_finding {
     int32_t fused_call_of[WEFT_MAX_CALLS];    /* call_of where they are one */
     struct weft_option *copy[WEFT_MAX_CALLS]; /* the options of that search */
     int64_t n_pairs; /* of their layouts that were bounded */
-    int64_t n_priced;
+    struct weft_candidates candidates[WEFT_MAX_CALLS];
+    double left_out_s;  /* no plan with a layout that was left out as too slow
+                          has a shorter period; INFINITY: none was */
+    int64_t n_priced;   /* calls' layouts */
     int64_t n_left_out; /* calls' layouts whose recording is too large */
     bool stopped;       /* before all were priced */
 };
@@ -42,6 +59,29 @@ int weft_finding_open(const struct weft_config *config,
                       const struct weft_find *find, struct weft_finding *out,
                       struct weft_err *err);
 void weft_finding_close(struct weft_finding *f);
+
+/* ---- Parts of weft_finding_open() ---- */
+
+/* Makes room for one more element. */
+bool weft_finding_grow(void *array, int32_t n, int32_t *room, size_t size);
+struct weft_option weft_finding_option(const struct weft_finding *f,
+                                       int32_t call,
+                                       const struct weft_call_plan *plan,
+                                       const struct weft_priced *priced);
+/* Without options, if none are placed. */
+void weft_finding_set_problem(struct weft_finding *f,
+                              struct weft_search_problem *p);
+/* candidates.c: lists a layout; whether it is known what the listed ones take at
+ * least; prices some of each call; prices all that good plans can have. Errors:
+ * those of weft_pricer_price(), of weft_search_run(). */
+int weft_candidate_add(struct weft_finding *f, int32_t call,
+                       const struct weft_call_plan *at, struct weft_err *err);
+bool weft_candidates_bounded(const struct weft_finding *f);
+int weft_candidates_probe(struct weft_finding *f, struct weft_err *err);
+int weft_candidates_price(struct weft_finding *f, struct weft_err *err);
+
+/* ---- The search ---- */
+
 /* The search's problem: all that was priced, wherever it can be; and without
  * options that no plan needs. */
 int weft_finding_place(struct weft_finding *f, struct weft_search_problem *p,

@@ -136,17 +136,26 @@ static struct weft_span span_of(const struct weft_simulation *s, int64_t lot)
     return all;
 }
 
-/* How much later each lot comes than the one before. The last tasks of a lot may
- * wait while the next one's run, whose first ones may begin early: both make
- * them seem nearer than they are. */
-static double lots_apart_s(const struct weft_simulation *s)
+/* How much longer all takes with a lot more: than without the last one. Where lots
+ * overlap neither their ends nor their begins are as far apart. Plays what is
+ * recorded before the last lot, and then all. */
+static int play_lots(struct weft_simulation *s, double *step_s,
+                     struct weft_err *err)
 {
-    int64_t n = s->r.n_lots;
-    if (n < 2)
-        return 0;
-    struct weft_span first = span_of(s, 1), last = span_of(s, n);
-    return fmax(last.end_s - first.end_s, last.start_s - first.start_s)
-         / (double) (n - 1);
+    struct weft_recording *r = &s->r;
+    int64_t n_tasks = r->n_tasks, n = r->n_lots;
+    double before_s = 0;
+    int rc = 0;
+    if (n >= 2) {
+        r->n_tasks = r->lot[n - 1];
+        rc = weft_simulation_play(s, err);
+        before_s = rc ? 0 : span_of(s, n - 1).end_s;
+        r->n_tasks = n_tasks;
+    }
+    if (!rc)
+        rc = weft_simulation_play(s, err);
+    *step_s = rc || n < 2 ? 0 : span_of(s, n).end_s - before_s;
+    return rc;
 }
 
 static int ascending(const void *left, const void *right)
@@ -205,14 +214,13 @@ int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
     int32_t devices = s->job.n_devices / s->job.n_places;
     size_t n = (size_t) s->r.n_tiles;
     struct lease *lease = weft_alloc(n + 1, sizeof *lease);
-    int rc = lease ? weft_simulation_play(s, err)
+    int rc = lease ? play_lots(s, step_s, err)
                    : weft_err_nomem(err, "prices", n * sizeof *lease);
     for (size_t i = 0; i < n && !rc; i++)
         lease[i].place = -1;
     if (!rc) {
         set_leases(s, lease);
         out->seconds = weft_engine_now_s(s->engine);
-        *step_s = lots_apart_s(s);
         out->busy_s = 0;
         for (int32_t d = 0; d < s->job.n_devices; d++)
             out->busy_s += weft_engine_use(s->engine, d).busy_s / n_devices;

@@ -67,6 +67,16 @@ int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
                       uint32_t calls, struct weft_priced *out,
                       struct weft_err *err);
 
+/* What a call takes at least in a layout, and how long its devices work in the
+ * mean: no price is lower. It takes no recording. 0: of devices of several
+ * kinds, and where measured costs are used. */
+struct weft_least {
+    double seconds, busy_s;
+};
+struct weft_least weft_pricer_least(const struct weft_pricer *p,
+                                    const struct weft_call_plan *at,
+                                    int32_t call);
+
 /* A whole plan, simulated. Errors: those of weft_run_simulate(). */
 int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
                          struct weft_simulated *out, struct weft_err *err);

@@ -7,19 +7,13 @@
 #include "plan/deal.h"
 #include "plan/shares.h"
 #include "run/predict/price_recorded.h"
+#include "run/predict/pricer_inside.h"
 
 /* The sizes in which a recorded run may be smaller. */
 enum { LAYERS, NODES, SIZES };
 
 static const struct weft_call_plan one_device = {
     .mesh = {0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
-
-struct weft_pricer {
-    const struct weft_plan_needs *needs;
-    const struct weft_simulate_options *options;
-    struct weft_trainer *t; /* the whole run */
-    bool whole;
-};
 
 /* What is recorded of a run, at the ends of a straight line; equal ones: there
  * is no line, and one recording is enough. */
@@ -75,9 +69,11 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
 
 /* The least number of layers of a stage with which other stages have as much
  * to do as the one with the head, and whether the call's model is larger than a
- * few more. With ZeRO 2 and 3 what is exchanged of the head and the embedding is
+ * few more. Where replicas exchange gradients of one stage, those of the head and the
+ * embedding are hidden behind a few layers. With ZeRO 2 and 3 what is exchanged of the head and the embedding is
  * hidden behind several layers, and what is gathered ahead alternates between
- * two. */
+ * two. A model that is no larger than both recorded ones together is recorded
+ * itself. */
 static void set_layers(const struct weft_pricer *p, int32_t call,
                        const struct weft_call_plan *at, struct sizes *z)
 {
@@ -85,13 +81,19 @@ static void set_layers(const struct weft_pricer *p, int32_t call,
     const struct weft_shape *own = p->needs->shape[flow->call[call].role];
     int32_t *end = z->end[LAYERS];
     bool exchanges = at->zero >= 2 && at->pp == 1;
-    int32_t least = exchanges ? 5 : at->zero == 3 || at->offload ? 3 : 1;
-    int32_t more = exchanges ? 2 : 1;
+    bool sums = weft_flow_trains(flow, call) && at->dp > 1 && at->pp == 1;
+    int32_t least = 1, more = exchanges || sums ? 2 : 1;
+    if (exchanges)
+        least = 5;
+    else if (sums || at->zero == 3 || at->offload)
+        least = 3;
     for (int32_t r = 0; r < flow->n_roles && at->pp > 1; r++)
         least = (int32_t) weft_max64(
             least, 1 + (int64_t) ceil(head_layers(p->needs->shape[r])));
     end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
-    if (layers_of(own, at->pp, least + more) < own->n_layers && !p->whole) {
+    int64_t both = (int64_t) layers_of(own, at->pp, least)
+                 + layers_of(own, at->pp, least + more);
+    if (both < own->n_layers && !p->whole) {
         end[0] = least;
         end[1] = least + more;
     }
@@ -357,10 +359,22 @@ static double positive(double x)
     return x > 0 ? x : 0;
 }
 
+/* A straight line through two recordings can lead anywhere: the whole run takes
+ * no less than the smallest that was recorded, nor than it can. */
+static void set_least(const struct weft_pricer *p,
+                      const struct weft_call_plan *at, int32_t call,
+                      double recorded_s, struct weft_priced *out)
+{
+    const struct weft_least least = weft_pricer_least(p, at, call);
+    out->seconds = fmax(out->seconds, fmax(recorded_s, least.seconds));
+    out->busy_s = fmin(fmax(out->busy_s, least.busy_s), out->seconds);
+}
+
 static int price(struct weft_pricer *p, const struct weft_call_plan *at,
                  int32_t call, struct weft_priced *out, struct weft_err *err)
 {
     struct sizes z;
+    double shortest_s = 0;
     int rc = 0;
     set_sizes(p, call, at, &z);
     *out = (struct weft_priced){.seconds = 0};
@@ -377,6 +391,8 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
             return rc;
         double bytes = share_of(p, call, at, &z, corner, false);
         double time = share_of(p, call, at, &z, corner, true);
+        if (corner == 0)
+            shortest_s = one.seconds;
         out->seconds += one.seconds * time;
         out->busy_s += one.busy_s * time;
         out->passes_s += one.passes_s * time;
@@ -388,6 +404,7 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
     }
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         out->came[k] /= out->seconds;
+    set_least(p, at, call, shortest_s, out);
     out->weights = positive(out->weights);
     out->state = positive(out->state);
     out->active = positive(out->active);
@@ -449,11 +466,13 @@ int weft_pricer_create(const struct weft_config *config,
         if (weft_flow_placed(needs->flow, c))
             plan.call[c] = one_device;
     int rc = weft_trainer_describe(config, &job, &plan, &p->t, err);
-    if (rc)
+    if (rc) {
         weft_free(p);
-    else
-        *out = p;
-    return rc;
+        return rc;
+    }
+    weft_price_samples_set(p);
+    *out = p;
+    return 0;
 }
 
 void weft_pricer_free(struct weft_pricer *p)

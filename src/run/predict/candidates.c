@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which layouts are priced. Of every layout it is known what it takes at least
+ * (weft_pricer_least()), so of every one also a period that no plan with it
+ * undercuts. A few layouts, the most promising of each size of mesh, are priced and
+ * searched among; those with which no plan is nearly as good as the one that is
+ * found are never priced, the others are, and what is found becomes better
+ * meanwhile.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "run/predict/options_inside.h"
+
+/* Layouts are left out that cannot be in a plan that takes less than this times
+ * the best known: among 20 finalists simulations choose another plan than the
+ * model, by whose error the model's best may be worse. */
+static const double NEARLY = 1.05;
+
+enum {
+    PROBES = 2,    /* layouts that fit, of each call and size of mesh */
+    TRIES = 6,     /* that are priced to find these */
+    BATCH = 64,    /* layouts that are priced between two searches */
+    WALKED = 10000 /* evaluations of such a search */
+};
+
+int weft_candidate_add(struct weft_finding *f, int32_t call,
+                       const struct weft_call_plan *at, struct weft_err *err)
+{
+    struct weft_candidates *list = &f->candidates[call];
+    if (!weft_finding_grow(&list->at, list->n, &list->room, sizeof *list->at))
+        return weft_err_nomem(err, "layouts", sizeof *list->at);
+    list->at[list->n++] = (struct weft_candidate){
+        .plan = *at, .least = weft_pricer_least(f->pricer, at, call)};
+    return 0;
+}
+
+/* Whether a training layout's weights, gradients and optimizer state, or those
+ * without that where it is offloaded, are known to exceed a device: they are the same
+ * with any micro-batches, recomputed or not. */
+static bool is_large(const struct weft_finding *f, int32_t call,
+                     const struct weft_call_plan *at, bool offload)
+{
+    const struct weft_candidates *list = &f->candidates[call];
+    for (int32_t k = 0; k < list->n; k++) {
+        const struct weft_call_plan *p = &list->at[k].plan;
+        if (list->at[k].large && p->offload == offload
+            && memcmp(&p->mesh, &at->mesh, sizeof p->mesh) == 0
+            && p->dp == at->dp && p->tp == at->tp && p->pp == at->pp
+            && p->zero == at->zero)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a layout need not be priced: it exceeds a device as another one does, or
+ * offloads what fits, which takes time. That without is listed before it. */
+static bool is_needless(const struct weft_finding *f, int32_t call,
+                        const struct weft_call_plan *at)
+{
+    return weft_flow_trains(f->needs->flow, call)
+        && (is_large(f, call, at, at->offload)
+            || (at->offload && !is_large(f, call, at, false)));
+}
+
+/* Prices a layout, which then is a variant of its call, unless that takes too
+ * much memory. */
+static int price(struct weft_finding *f, int32_t call,
+                 struct weft_candidate *c, struct weft_err *err)
+{
+    struct weft_priced priced[WEFT_MAX_CALLS];
+    c->closed = true;
+    if (is_needless(f, call, &c->plan))
+        return 0;
+    int rc = weft_pricer_price(f->pricer, &c->plan, 1u << call, priced, err);
+    f->n_priced += !rc;
+    f->n_left_out += rc == WEFT_ENOMEM;
+    if (rc == WEFT_ENOMEM) {
+        rc = 0;
+    } else if (!rc) {
+        const struct weft_option o = weft_finding_option(f, call, &c->plan,
+                                                         &priced[call]);
+        c->large = o.held > (double) f->needs->device_bytes;
+        rc = weft_finding_add(f, call, &o, err);
+    }
+    f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
+    if (f->find->progress)
+        f->find->progress((int32_t) f->n_priced, f->n_tried);
+    return rc;
+}
+
+/* ---- What is known so far ------------------------------------------------ */
+
+/* Sets the period of the shortest plan that is known, where layouts that are priced
+ * make a shorter one that fits. */
+static int estimate(struct weft_finding *f, double *shortest,
+                    struct weft_err *err)
+{
+    struct weft_search_problem p;
+    struct weft_search_result r;
+    struct weft_search *s = NULL;
+    struct weft_search_how how = f->find->how;
+    int64_t n = 0;
+    how.evaluations = WALKED;
+    how.branches = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++)
+        if (weft_flow_placed(f->needs->flow, c) && f->n_variants[c] == 0)
+            return 0;
+    int rc = weft_finding_place(f, &p, &n, err);
+    if (!rc)
+        rc = weft_search_create(&p, &s, err);
+    if (!rc)
+        rc = weft_search_run(s, &how, &r, err);
+    if (!rc && r.fits)
+        *shortest = fmin(*shortest, r.value.period);
+    weft_search_free(s);
+    return rc;
+}
+
+/* What an option adds to bounds at least: of training that may be fused only the
+ * work, as the pipelines of two models have less to wait for together. */
+static struct weft_option least_of(struct weft_finding *f, int32_t call,
+                                   const struct weft_option *o)
+{
+    struct weft_option least = *o;
+    if (!weft_flow_trains(f->needs->flow, call) || !weft_finding_fuses(f))
+        return least;
+    double idle = fmin((1 - o->share) / WEFT_FINDING_BUBBLES, 1);
+    least.seconds *= 1 - idle;
+    least.share = 1;
+    return least;
+}
+
+/* An option with what a layout takes at least. */
+static struct weft_option optimistic(struct weft_finding *f, int32_t call,
+                                     const struct weft_candidate *c)
+{
+    bool generates = f->needs->flow->call[call].kind == WEFT_GENERATE;
+    struct weft_priced priced = {.seconds = c->least.seconds,
+                                 .busy_s = c->least.busy_s};
+    for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
+        priced.came[k] = generates ? 0 : 1;
+    const struct weft_option o = weft_finding_option(f, call, &c->plan,
+                                                     &priced);
+    return least_of(f, call, &o);
+}
+
+/* All layouts that are priced or may be, each on one mesh: no plan undercuts the
+ * least of this problem. option: (WEFT_MAX_CALLS), to be freed. */
+static int open_problem(struct weft_finding *f, struct weft_search_problem *p,
+                        struct weft_option **option, struct weft_err *err)
+{
+    weft_finding_set_problem(f, p);
+    for (int32_t i = 0; i < p->n_calls; i++) {
+        int32_t c = f->call_of[i], n = f->n_variants[c];
+        const struct weft_candidates *list = &f->candidates[c];
+        option[c] = weft_alloc((size_t) (n + list->n) + 1, sizeof **option);
+        if (!option[c])
+            return weft_err_nomem(err, "options", sizeof **option);
+        for (int32_t k = 0; k < n; k++)
+            option[c][k] = least_of(f, c, &f->variant[c][k]);
+        for (int32_t k = 0; k < list->n; k++)
+            if (!list->at[k].closed)
+                option[c][n++] = optimistic(f, c, &list->at[k]);
+        p->call[i].option = option[c];
+        p->call[i].n_options = n;
+    }
+    return 0;
+}
+
+/* Leaves out the layouts of a call, priced or not, that no plan has that is
+ * nearly as short as `shortest`. */
+static void leave_out(struct weft_finding *f, const struct weft_search *s,
+                      int32_t i, double shortest)
+{
+    int32_t c = f->call_of[i], kept = 0;
+    struct weft_candidates *list = &f->candidates[c];
+    double most = NEARLY * shortest;
+    for (int32_t k = 0; k < list->n; k++) {
+        struct weft_candidate *at = &list->at[k];
+        if (at->closed)
+            continue;
+        const struct weft_option o = optimistic(f, c, at);
+        at->bound = weft_search_least(s, i, &o);
+        at->closed = at->bound >= most;
+        if (at->closed)
+            f->left_out_s = fmin(f->left_out_s, at->bound);
+    }
+    for (int32_t k = 0; k < f->n_variants[c]; k++) {
+        const struct weft_option o = least_of(f, c, &f->variant[c][k]);
+        double bound = weft_search_least(s, i, &o);
+        if (bound < most)
+            f->variant[c][kept++] = f->variant[c][k];
+        else
+            f->left_out_s = fmin(f->left_out_s, bound);
+    }
+    f->n_variants[c] = kept;
+}
+
+/* Sets bounds, and leaves out what they allow. */
+static int bound(struct weft_finding *f, double shortest,
+                 struct weft_err *err)
+{
+    struct weft_option *option[WEFT_MAX_CALLS] = {NULL};
+    struct weft_search_problem p;
+    struct weft_search *s = NULL;
+    int rc = open_problem(f, &p, option, err);
+    if (!rc)
+        rc = weft_search_create(&p, &s, err);
+    for (int32_t i = 0; i < p.n_calls && !rc; i++)
+        leave_out(f, s, i, shortest);
+    weft_search_free(s);
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+        weft_free(option[c]);
+    return rc;
+}
+
+/* ---- The order ----------------------------------------------------------- */
+
+/* The open layout of a call that can be in the shortest plan; size: on meshes of
+ * so many devices, 0: on all. */
+static struct weft_candidate *best_of(struct weft_finding *f, int32_t call,
+                                      int32_t size)
+{
+    struct weft_candidates *list = &f->candidates[call];
+    struct weft_candidate *best = NULL;
+    for (int32_t k = 0; k < list->n; k++) {
+        struct weft_candidate *c = &list->at[k];
+        if (!c->closed && (size == 0 || weft_mesh_size(&c->plan.mesh) == size)
+            && (!best || c->bound < best->bound))
+            best = c;
+    }
+    return best;
+}
+
+static int32_t n_fitting(const struct weft_finding *f, int32_t call)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < f->n_variants[call]; i++)
+        n += f->variant[call][i].held + f->variant[call][i].active
+          <= (double) f->needs->device_bytes;
+    return n;
+}
+
+static int probe(struct weft_finding *f, struct weft_err *err)
+{
+    int rc = 0;
+    int32_t all = f->needs->n_nodes * f->n_devices;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
+        for (int32_t size = all; size > 0; size--) {
+            int32_t want = n_fitting(f, c) + PROBES;
+            struct weft_candidate *at;
+            for (int k = 0; k < TRIES && n_fitting(f, c) < want && !rc
+                            && !f->stopped && (at = best_of(f, c, size));
+                 k++)
+                rc = price(f, c, at, err);
+        }
+    }
+    return rc;
+}
+
+static int32_t n_open(const struct weft_finding *f, int32_t call)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < f->candidates[call].n; k++)
+        n += !f->candidates[call].at[k].closed;
+    return n;
+}
+
+static int32_t n_all_open(const struct weft_finding *f)
+{
+    int32_t n = 0;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+        n += n_open(f, c);
+    return n;
+}
+
+/* Prices n layouts, or a few more, of each call as large a part of those that are
+ * open, the most promising first. */
+static int price_batch(struct weft_finding *f, int32_t n,
+                       struct weft_err *err)
+{
+    int32_t all = n_all_open(f);
+    int rc = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
+        int64_t part = weft_ceil_div((int64_t) n_open(f, c) * n, all);
+        struct weft_candidate *at;
+        for (; part > 0 && !rc && !f->stopped && (at = best_of(f, c, 0));
+             part--)
+            rc = price(f, c, at, err);
+    }
+    return rc;
+}
+
+bool weft_candidates_bounded(const struct weft_finding *f)
+{
+    if (f->config->train.intra_stage_fusion)
+        return false; /* the shortest plan without is none */
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+        if (f->candidates[c].n > 0
+            && f->candidates[c].at[0].least.seconds > 0)
+            return true;
+    return false;
+}
+
+int weft_candidates_probe(struct weft_finding *f, struct weft_err *err)
+{
+    int rc = bound(f, INFINITY, err);
+    return rc ? rc : probe(f, err);
+}
+
+int weft_candidates_price(struct weft_finding *f, struct weft_err *err)
+{
+    bool bounded = weft_candidates_bounded(f);
+    double shortest = INFINITY;
+    int rc = 0;
+    while (!rc && !f->stopped && n_all_open(f) > 0) {
+        if (bounded)
+            rc = estimate(f, &shortest, err);
+        if (!rc && bounded)
+            rc = bound(f, shortest, err);
+        if (!rc && n_all_open(f) > 0)
+            rc = price_batch(f, bounded ? BATCH : n_all_open(f), err);
+    }
+    return rc;
+}
