@@ -47,7 +47,7 @@ struct weft_settings {
     int32_t warmup;               /* iterations that do not train role 0 */
     struct weft_learning learn[WEFT_CONFIG_ROLES]; /* by roles' slots */
     struct weft_gae_args reward;                   /* of every sample */
-    bool whiten;
+    enum weft_whiten whiten;                       /* advantages */
     float kl_stop; /* of a mini-batch, ends an iteration's updates; 0: off */
     int32_t refills;  /* how often prompts are replaced whose responses all
                         have one score */

@@ -72,8 +72,10 @@ static const struct weft_config_key keys[] = {
     KEY_INT("ppo.mini_batches", policy.mini_batches, "4", 1, 1e6, KEY_NUM,
             "optimizer steps per epoch (verl's 1024 samples by 256); at most "
             "one per sample"),
-    KEY_BOOL("ppo.whiten_advantages", policy.whiten_advantages, "true",
-             KEY_NUM, "mean 0 and variance 1 over the iteration"),
+    KEY_ENUM("ppo.whiten_advantages", policy.whiten, "true", WEFT_WHITEN_NONE,
+             "false|true|mini_batch", KEY_NUM,
+             "mean 0 and variance 1, true: over the iteration; mini_batch: "
+             "over each mini-batch, which need not wait for others then"),
     KEY_FLOAT("ppo.clip_low", policy.clip_low, "0.2", 0, 1, KEY_NUM,
               "ratio is clipped below 1 - this (Schulman et al. 2017)"),
     KEY_FLOAT("ppo.clip_high", policy.clip_high, "0.2", 0, 1e6, KEY_NUM,

@@ -141,7 +141,7 @@ void weft_policy_settings(const struct weft_config *c,
     out->kl_stop = c->policy.kl_stop;
     out->refills = c->rollout.refills;
     out->skip_cut = c->policy.overlong_filter;
-    out->whiten = c->policy.whiten_advantages;
+    out->whiten = c->policy.whiten;
     out->kl_coef = (double) c->policy.kl_coef;
     out->kl_adaptive = c->policy.kl_control == WEFT_KL_ADAPTIVE;
     out->kl_target = c->policy.kl_target;

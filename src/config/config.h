@@ -36,6 +36,13 @@ enum weft_loss_agg {
     WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM /* sum / max_new_tokens */
 };
 
+/* Over which samples advantages get mean 0 and variance 1. */
+enum weft_whiten {
+    WEFT_WHITEN_NONE,
+    WEFT_WHITEN_ITERATION,
+    WEFT_WHITEN_MINI_BATCH /* those of each optimizer step by themselves */
+};
+
 enum weft_kl_place { WEFT_KL_IN_REWARD, WEFT_KL_IN_LOSS, WEFT_KL_NOWHERE };
 enum weft_kl_control { WEFT_KL_FIXED, WEFT_KL_ADAPTIVE };
 
@@ -180,7 +187,7 @@ struct weft_config {
     struct {
         int32_t epochs, mini_batches;    /* 1, 4 or the samples */
         float gamma, lambda;             /* 1, 0.95 */
-        bool whiten_advantages;          /* true */
+        enum weft_whiten whiten;         /* over the iteration */
         bool recompute_logprobs;         /* false */
         float clip_low, clip_high;       /* 0.2, 0.2 */
         float dual_clip;                 /* 0 off; typical 3 */

@@ -9,9 +9,9 @@
 static const char *over_all(const struct weft_config *c,
                             const struct weft_settings *settings)
 {
-    if (settings->whiten)
+    if (settings->whiten == WEFT_WHITEN_ITERATION)
         return "advantages are whitened over all of an iteration's samples "
-               "(whiten_advantages)";
+               "(whiten_advantages; mini_batch and false need not wait)";
     if (settings->refills > 0)
         return "prompts are replaced when all scores are known "
                "(rollout.refills)";

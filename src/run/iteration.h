@@ -87,6 +87,9 @@ struct weft_iteration_update {
     int32_t first_stats;     /* entries of the first step */
     struct weft_tile **gate; /* (n_gates) whether steps are made; NULL: all */
     int32_t n_gates;
+    struct weft_tile **moments; /* (n_moments) of the steps' advantages, where
+                                   each step whitens its own */
+    int32_t n_moments;
     double lr;
     enum weft_loss loss;
 };
@@ -127,8 +130,8 @@ struct weft_iteration {
     /* by calls that generate: when samples were to move, and which did */
     struct weft_tail_choice tail[WEFT_MAX_CALLS];
     struct weft_migrated moved[WEFT_MAX_CALLS];
-    struct weft_seen *seen; /* NULL: not wanted */
-    struct weft_tile *moments;
+    struct weft_seen *seen;       /* NULL: not wanted */
+    struct weft_tile *moments;    /* of all advantages */
     struct weft_tile *kl;         /* KTO's */
     struct weft_tile **advantage; /* (n_all) in index order */
     struct weft_iteration_update
@@ -300,6 +303,11 @@ int weft_iteration_retokenise(struct weft_iteration *p);
  * computed of all: moments, the KL controller's update. */
 int weft_iteration_advantages(struct weft_iteration *p);
 int weft_iteration_sum_up(struct weft_iteration *p);
+/* Submits the moments of n advantages, in the order of their samples' indices.
+ * The caller owns the tile. */
+int weft_iteration_moments(struct weft_iteration *p, bool whiten, int32_t n,
+                           struct weft_tile *const advantage[],
+                           struct weft_tile **out);
 /* The advantages, and the rewards that are not models. */
 int weft_iteration_judge(struct weft_iteration *p);
 

@@ -214,16 +214,26 @@ int weft_iteration_advantages(struct weft_iteration *p)
     return rc;
 }
 
+int weft_iteration_moments(struct weft_iteration *p, bool whiten, int32_t n,
+                           struct weft_tile *const advantage[],
+                           struct weft_tile **out)
+{
+    struct weft_where where = where_of(p->set, WEFT_FIELD_ADVANTAGE);
+    int rc = temp(p, "moments", sizeof(struct weft_moments), out);
+    if (!rc)
+        weft_insert_moments(p->t->seq, &where, whiten, n, advantage, *out);
+    return rc;
+}
+
 int weft_iteration_sum_up(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_settings *set = &t->settings;
     struct weft_where where = where_of(p->set, WEFT_FIELD_ADVANTAGE);
-    int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
+    int rc = weft_iteration_moments(p, set->whiten == WEFT_WHITEN_ITERATION,
+                                    p->n, p->advantage, &p->moments);
     if (rc)
         return rc;
-    weft_insert_moments(t->seq, &where, set->whiten, p->n, p->advantage,
-                        p->moments);
     if (p->set->of[WEFT_FIELD_LOGP] >= 0)
         weft_insert_kl_update(t->seq, &where, set->kl_adaptive,
                               set->kl_target, set->kl_horizon, p->n,

@@ -232,6 +232,26 @@ static void report_probs(const struct measured *c, const char *tag)
     weft_metrics_setf(m, sqrt(x->squares / n), "%s_std", tag);
 }
 
+/* Of advantages as the policy learns from them; where mini-batches whiten
+ * theirs, in the first epoch. */
+static void report_advantages(const struct measured *c, const char *tag)
+{
+    const struct weft_iteration *p = c->p;
+    const struct weft_iteration_update *u = &p->update[0];
+    bool whole = u->n_moments == 0;
+    double sum = 0, n = 0, max = -INFINITY, min = INFINITY;
+    for (int32_t k = 0; k < (whole ? 1 : p->t->settings.mini_batches); k++) {
+        struct weft_tile *tile = whole ? p->moments : u->moments[k];
+        const struct weft_moments *a = weft_tile_acquire(tile, WEFT_READ);
+        sum += (double) a->of.n * (a->of.mean - a->mean) * a->rstd;
+        n += (double) a->of.n;
+        max = fmax(max, (a->of.max - a->mean) * a->rstd);
+        min = fmin(min, (a->of.min - a->mean) * a->rstd);
+        weft_tile_unacquire(tile);
+    }
+    set3(c->p->t->metrics, tag, sum / n, max, min);
+}
+
 /* Moments of tokens; of values only if there are any. */
 static void report_tokens(const struct measured *c,
                           const struct weft_metric *metric)
@@ -242,9 +262,7 @@ static void report_tokens(const struct measured *c,
     const struct weft_moments *a = weft_tile_acquire(c->p->moments,
                                                      WEFT_READ);
     if (metric->of == WEFT_OF_ADVANTAGES)
-        set3(m, metric->tag, (a->of.mean - a->mean) * a->rstd,
-             (a->of.max - a->mean) * a->rstd,
-             (a->of.min - a->mean) * a->rstd);
+        report_advantages(c, metric->tag);
     else if (metric->of == WEFT_OF_RETURNS)
         set3(m, metric->tag, returns->mean, returns->max, returns->min);
     else if (metric->of == WEFT_OF_ROLLOUT_PROBS)

@@ -58,7 +58,8 @@ static int training_init(struct weft_iteration *p, int32_t call,
     struct weft_iteration_update *u = &p->update[model->role];
     bool fused = t->plan.intra_stage_fusion, policy = model->role == 0;
     int32_t joined = fused ? c->train.joined_mini_batches : 1;
-    size_t n = (size_t) p->n, epochs = (size_t) t->settings.epochs;
+    size_t n = (size_t) p->n, epochs = (size_t) t->settings.epochs,
+           steps = epochs * (size_t) t->settings.mini_batches;
     const struct weft_learning *learning = learning_of(t, call);
     u->loss = learning->loss.loss;
     *out = (struct training){
@@ -82,7 +83,10 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .priority = policy || fused ? WEFT_PRIORITY_TRAIN_POLICY
                                             : WEFT_PRIORITY_TRAIN,
                 .iteration = p->iteration,
-                .moments = policy && t->settings.whiten ? p->moments : NULL,
+                .moments = policy
+                                && t->settings.whiten == WEFT_WHITEN_ITERATION
+                             ? p->moments
+                             : NULL,
                 .most = weft_run_bounds(t) ? &out->most : NULL,
             },
         .order = weft_alloc(n, sizeof *out->order),
@@ -93,9 +97,10 @@ static int training_init(struct weft_iteration *p, int32_t call,
     out->train.grad_clip = model->optim->grad_clip;
     out->train.loss.kto_kl = p->kl;
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
-    u->norm = weft_alloc(epochs * (size_t) t->settings.mini_batches,
-                         sizeof *u->norm);
+    u->norm = weft_alloc(steps, sizeof *u->norm);
+    u->moments = weft_alloc(steps, sizeof *u->moments);
     return out->order && out->pack && out->step && u->stats && u->norm
+                && u->moments
              ? 0
              : weft_err_nomem(p->err, "training", n * sizeof *out->pack);
 }
@@ -122,8 +127,7 @@ static struct weft_tile *input_of(const struct training *r,
     struct weft_tile *tile = weft_iteration_field(r->p, k, type);
     struct weft_tile *answer = weft_iteration_field(r->p, k,
                                                     WEFT_FIELD_ANSWER);
-    bool before = !r->policy || r->p->as_completed;
-    return tile && answer && o->any && before ? answer : tile;
+    return tile && answer && o->any ? answer : tile;
 }
 
 /* Sets the tiles and numbers of the step's samples that its tasks read. */
@@ -285,6 +289,27 @@ static struct weft_k_adamw adamw_at(const struct weft_optimizer_config *o,
                                  .step = step + 1};
 }
 
+/* The moments that whiten the step's advantages, where they are its own. */
+static int whiten(struct training *r, struct one_step *o)
+{
+    struct weft_iteration *p = r->p;
+    struct weft_iteration_update *u = r->update;
+    size_t n = (size_t) o->n;
+    if (!r->policy || p->t->settings.whiten != WEFT_WHITEN_MINI_BATCH)
+        return 0;
+    struct weft_tile **advantage = weft_alloc(n, sizeof *advantage);
+    if (!advantage)
+        return weft_err_nomem(p->err, "training", n * sizeof *advantage);
+    for (int32_t i = 0; i < o->n; i++)
+        advantage[i] = o->pack[i].advantage;
+    int rc = weft_iteration_moments(p, true, o->n, advantage,
+                                    &u->moments[u->n_moments]);
+    weft_free(advantage);
+    if (!rc)
+        o->train.moments = u->moments[u->n_moments++];
+    return rc;
+}
+
 /* Begins optimizer step k of epoch e. */
 static int step_begin(struct training *r, int32_t e, int32_t k,
                       struct one_step *o)
@@ -310,8 +335,10 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
     r->update->lr = (double) o->train.adamw.lr;
     r->model->steps++;
     fill_pack(r, o);
-    return weft_g_step_begin(p->t->seq, &o->train, o->n, o->pack, &o->step,
-                             p->err);
+    int rc = whiten(r, o);
+    return rc ? rc
+              : weft_g_step_begin(p->t->seq, &o->train, o->n, o->pack,
+                                  &o->step, p->err);
 }
 
 static void step_end(struct training *r, struct one_step *o)
@@ -462,6 +489,9 @@ void weft_iteration_update_release(struct weft_iteration_update *u)
         weft_tile_release(u->norm[i]);
     for (int32_t i = 0; i < u->n_gates; i++)
         weft_tile_release(u->gate[i]);
+    for (int32_t i = 0; i < u->n_moments; i++)
+        weft_tile_release(u->moments[i]);
+    weft_free(u->moments);
     weft_free(u->gate);
     weft_free(u->stats);
     weft_free(u->norm);

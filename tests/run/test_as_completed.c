@@ -7,6 +7,9 @@
 #include "run_fixture.h"
 
 #include "job/as_completed.h"
+#include "job/run_config.h"
+#include "plan/engine/engine.h"
+#include "run/predict/recorded.h"
 
 static struct fixture fixture;
 
@@ -25,6 +28,7 @@ static const char *const common[] = {
 
 #define EARLY "train.as_completed=true"
 #define APART "layout=disaggregated"
+#define WHITENED "ppo.whiten_advantages=mini_batch"
 /* Every device has a place: weights are copied between them. */
 #define PLACES "runtime.place=device"
 
@@ -64,9 +68,13 @@ static void compare(const char *name, const char *with_name)
 
 static void test_make(void)
 {
-    const char *plain[] = {"runtime.devices=1", NULL};
+    const char *plain[] = {"runtime.devices=1", NULL, NULL};
     fixture_make(&fixture);
     CHECK(run("whole", plain, 3) == -1);
+    plain[1] = WHITENED;
+    CHECK(run("whitened", plain, 3) == -1);
+    CHECK(!weft_hash_equal(fixture_hash(&fixture, "whole", 3),
+                           fixture_hash(&fixture, "whitened", 3)));
 }
 
 static void test_layouts(void)
@@ -85,18 +93,29 @@ static void test_layouts(void)
                {{"runtime.devices=4", APART, "rollout.staleness=0",
                  "ppo.recompute_logprobs=true", PLACES},
                 true},
+               {{"runtime.devices=4", APART, PLACES, WHITENED}, true},
+               {{"runtime.devices=4", APART, WHITENED, "rollout.slots=3",
+                 "train.mini_batches_ahead=1"},
+                true},
                /* in these training waits */
                {{"runtime.devices=2"}, false},
-               {{"runtime.devices=4", "layout=dp2tp2,zero=2"}, false}};
+               {{"runtime.devices=4", "layout=dp2tp2,zero=2"}, false},
+               {{"runtime.devices=4", "layout=dp2tp2", WHITENED,
+                 "runtime.place=device"},
+                false}};
     for (size_t i = 0; i < WEFT_COUNT(row); i++) {
         const char *word[9] = {EARLY};
         char name[32];
-        for (int k = 0; k < 7 && row[i].word[k]; k++)
+        const char *same = "whole";
+        for (int k = 0; k < 7 && row[i].word[k]; k++) {
             word[k + 1] = row[i].word[k];
+            if (strcmp(row[i].word[k], WHITENED) == 0)
+                same = "whitened";
+        }
         snprintf(name, sizeof name, "layout-%zu", i);
         double early = run(name, word, 3);
         CHECK(row[i].early ? early > 0 : early == -1);
-        compare(name, "whole");
+        compare(name, same);
     }
 }
 
@@ -150,6 +169,94 @@ static void test_groups(void)
     }
 }
 
+static double one_second(void *ctx, const struct weft_recording *r,
+                         int64_t task, int32_t device)
+{
+    (void) ctx;
+    (void) device;
+    return r->task[task].kind == WEFT_REC_TASK;
+}
+
+static void at_once(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out)
+{
+    (void) ctx;
+    (void) r;
+    (void) task;
+    *out = (struct weft_engine_message){.latency_s = 0};
+}
+
+/* Plays an iteration whose tasks take a second each: returns how much earlier
+ * training begins than generation ends. */
+static double begins_before(const char *const *word)
+{
+    enum { SAMPLES = 16, DEVICES = 4 };
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    struct weft_recording r;
+    struct weft_engine *e;
+    struct weft_err err;
+    struct weft_span span;
+    int32_t n_total[SAMPLES], n = 0, device;
+    static const int32_t place_of[DEVICES];
+    double begins = INFINITY, ends = 0;
+    const char *const *all = with(word);
+    while (all[n])
+        n++;
+    for (int32_t i = 0; i < SAMPLES; i++)
+        n_total[i] = 3 + i * 7 % 38;
+    REQUIRE_OK(weft_run_config_read(fixture.config, n, all, &config, &err),
+               err);
+    const struct weft_g_job job = {.n_ranks = 1, .n_devices = DEVICES};
+    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    t->n_iterations = 1;
+    const struct weft_recorded how = {
+        .rank = -1, .iterations = 1, .n_total = n_total, .responses = true};
+    weft_recording_init(&r);
+    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+    const struct weft_engine_job engine = {.n_devices = DEVICES,
+                                           .n_places = 1,
+                                           .places_per_rank = 1,
+                                           .place_of = place_of,
+                                           .seconds = one_second,
+                                           .message = at_once};
+    REQUIRE_OK(weft_engine_create(&engine, &r, &e, &err), err);
+    REQUIRE_OK(weft_engine_run(e, &err), err);
+    for (int64_t i = 0; i < r.n_tasks; i++) {
+        int kind = t->flow.call[r.task[i].call].kind;
+        if (!one_second(NULL, &r, i, 0))
+            continue;
+        REQUIRE(weft_engine_span(e, i, &span, &device));
+        if (kind == WEFT_TRAIN)
+            begins = fmin(begins, span.start_s);
+        if (kind == WEFT_GENERATE)
+            ends = fmax(ends, span.end_s);
+    }
+    weft_engine_free(e);
+    weft_recording_release(&r);
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+    return ends - begins;
+}
+
+/* By what tasks wait for, not by a clock. */
+static void test_begins(void)
+{
+    static const char *const whiten[] = {"ppo.whiten_advantages=false",
+                                         WHITENED,
+                                         "ppo.whiten_advantages=true"};
+    for (size_t i = 0; i < WEFT_COUNT(whiten); i++) {
+        const char *early[] = {APART, "rollout.slots=3", whiten[i], EARLY,
+                               NULL},
+                   *late[] = {APART, "rollout.slots=3", whiten[i], NULL};
+        double by = begins_before(early);
+        CHECK(i < 2 ? by > 0 : by <= 0);
+        CHECK(begins_before(late) <= 0);
+    }
+}
+
 static void test_resumed(void)
 {
     const char *first[] = {"runtime.devices=4", APART, EARLY,
@@ -170,7 +277,7 @@ static void test_why(void)
         const char *word[5], *why;
     } row[] = {
         {{"runtime.devices=4", APART, "ppo.whiten_advantages=true"},
-         "(whiten_advantages)"},
+         "(whiten_advantages;"},
         {{"runtime.devices=4", APART, "rollout.staleness=1"},
          "rollout.staleness"},
         {{"runtime.devices=4", APART,
@@ -201,5 +308,6 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/as_completed", {"make", test_make}, {"layouts", test_layouts},
-           {"groups", test_groups}, {"resumed", test_resumed},
-           {"why", test_why}, {"remove", test_remove})
+           {"groups", test_groups}, {"begins", test_begins},
+           {"resumed", test_resumed}, {"why", test_why},
+           {"remove", test_remove})

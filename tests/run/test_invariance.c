@@ -166,6 +166,7 @@ static void test_options(void)
         {"ppo.clip_low=0.001", "ppo.clip_high=0.002"},
         {"ppo.value_clip=0"},
         {"ppo.whiten_advantages=false"},
+        {"ppo.whiten_advantages=mini_batch"},
         {"ppo.missing_eos_penalty=1", "ppo.reward_clip=0.2"},
         {"ppo.critic_warmup=1"},
         {"ppo.gamma=0.9", "ppo.lambda=0.5"},

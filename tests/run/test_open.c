@@ -45,6 +45,12 @@ static void test_bound(void)
                  "ppo.whiten_advantages=false", "rollout.slots=2",
                  "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
                  "rollout.prompts=4", "rollout.prefill_tokens=16",
+                 "train.micro_batch_tokens=32"}},
+               {{1, 4, false, 0},
+                {"layout=disaggregated", "train.as_completed=true",
+                 "ppo.whiten_advantages=mini_batch", "rollout.slots=2",
+                 "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
+                 "rollout.prompts=4", "rollout.prefill_tokens=16",
                  "train.micro_batch_tokens=32"}}};
     uint32_t seed = 1;
     for (size_t i = 0; i < WEFT_COUNT(row); i++) {

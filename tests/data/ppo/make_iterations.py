@@ -95,6 +95,7 @@ BASE = {
     "critic.grad_clip": 0.7,
 }
 
+MINI_BATCH = "mini_batch"
 PLAIN = {"ppo.kl.controller": "fixed"}
 IN_LOSS = {"ppo.kl.place": "loss", "ppo.kl.controller": "fixed"}
 RUNS = [
@@ -125,6 +126,9 @@ RUNS = [
     {"ppo.gamma": 0.9},
     {"ppo.lambda": 0.6},
     {"ppo.whiten_advantages": False},
+    {"ppo.whiten_advantages": MINI_BATCH},
+    {"ppo.whiten_advantages": MINI_BATCH, "ppo.mini_batches": 3,
+     "ppo.overlong.filter": True, "ppo.critic_warmup": 1},
     {"ppo.clip_low": 0.02},
     {"ppo.clip_high": 0.03},
     {"ppo.dual_clip": 1.02},
@@ -498,13 +502,15 @@ def advantages(c, s, kl_coef):
     s.ret = s.advantage + s.value
 
 
-def whiten(c, samples):
+def whiten(c, samples, over=True):
+    """Those of all samples, or of a mini-batch."""
     all_ = torch.cat([s.advantage for s in samples])
     for s in samples:
         s.white = s.advantage
-        if c["ppo.whiten_advantages"]:
+        if c["ppo.whiten_advantages"] == over:
             s.white = (s.advantage - all_.mean()) / (
                 all_.var() + 1e-8).sqrt()
+        s.first_white = s.white
 
 
 def next_kl_coef(c, samples, kl_coef):
@@ -619,6 +625,12 @@ def train(c, iteration, samples, trained, loss_of):
             batch = [samples[i]
                      for i in sorted(order[n * k // parts:
                                            n * (k + 1) // parts])]
+            if c["ppo.whiten_advantages"] == MINI_BATCH \
+                    and loss_of is not value_loss:
+                first = [s.first_white for s in batch]
+                whiten(c, batch, MINI_BATCH)
+                for s, x in zip(batch, first if epoch else ()):
+                    s.first_white = x
             if stopped:
                 norm, rate = trained.leave_out(n_steps)
                 c["left"] += 1
@@ -662,7 +674,7 @@ def record(c, samples, kl_coef, actor, critic, greedy=()):
     out, cat = {}, lambda key: torch.cat([getattr(s, key) for s in samples])
     spread(out, "critic/score", [s.raw for s in samples])
     spread(out, "critic/rewards", [s.reward_sum for s in samples])
-    spread(out, "critic/advantages", cat("white"))
+    spread(out, "critic/advantages", cat("first_white"))
     spread(out, "critic/returns", cat("ret"))
     if critic:
         spread(out, "critic/values", cat("value"))
