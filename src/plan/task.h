@@ -91,7 +91,9 @@ enum weft_priority {
     WEFT_PRIORITY_TRAIN,
     WEFT_PRIORITY_TRAIN_POLICY,
     WEFT_PRIORITY_GENERATE,
-    WEFT_PRIORITY_SAMPLE /* leaves generation, or changes its instance */
+    WEFT_PRIORITY_SAMPLE /* leaves generation, changes its instance, or is made
+                            ready for training: little work that others, on
+                            other devices, wait for */
 };
 
 struct weft_where {

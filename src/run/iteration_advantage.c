@@ -41,12 +41,13 @@ int32_t weft_iteration_writer(const struct weft_iteration_set *set,
     return i > 0 ? i : 0;
 }
 
-/* Where the step that writes a type of field runs. Training waits for it. */
+/* Where the step that writes a type of field runs. Training waits for it, also
+ * where the device generates other samples meanwhile. */
 static struct weft_where where_of(const struct weft_iteration_set *set,
                                   enum weft_field_type type)
 {
     return (struct weft_where){.device = -1,
-                               .priority = WEFT_PRIORITY_TRAIN_POLICY,
+                               .priority = WEFT_PRIORITY_SAMPLE,
                                .call = weft_iteration_writer(set, type),
                                .iteration = set->p->iteration,
                                .micro_batch = -1,

@@ -173,10 +173,11 @@ static void fill_pack(const struct training *r, struct one_step *o)
 
 /* ---- Early stop -------------------------------------------------------- */
 
+/* At the first place, which may generate meanwhile. */
 static struct weft_where where_of(const struct training *r)
 {
     return (struct weft_where){.device = -1,
-                               .priority = r->train.priority,
+                               .priority = WEFT_PRIORITY_SAMPLE,
                                .call = r->train.call,
                                .iteration = r->p->iteration,
                                .micro_batch = -1,

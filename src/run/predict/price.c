@@ -179,6 +179,7 @@ static int find_came(const struct weft_simulation *s, struct weft_priced *out,
         struct weft_span span;
         int32_t device;
         if (t->kind == WEFT_REC_TASK && t->priority == WEFT_PRIORITY_SAMPLE
+            && s->t->flow.call[t->call].kind == WEFT_GENERATE
             && weft_engine_span(s->engine, i, &span, &device))
             at[n++] = span.end_s;
     }
