@@ -2,6 +2,7 @@
 /* Of any lengths, and in whatever order statuses come, no rank has more open
  * tasks than is said beforehand. */
 #include "job/run_config.h"
+#include "plan/costs.h"
 #include "run/predict/memory.h"
 #include "run/predict/recorded.h"
 #include "run_fixture.h"
@@ -24,6 +25,87 @@ static void count_inference(const struct weft_trainer *t,
         if (r->task[i].kind == WEFT_REC_TASK
             && t->flow.call[r->task[i].call].kind == WEFT_INFER)
             out[r->task[i].place / weft_g_job_places_per_rank(&t->job)]++;
+}
+
+/* Layers take a second: what they compute, and messages, nothing. */
+static struct weft_costs *make_costs(const struct weft_g_job *job)
+{
+    const struct weft_cluster cluster = {
+        .n_kinds = 1,
+        .n_nodes = job->n_ranks,
+        .kind[0] = {.n_nodes = job->n_ranks,
+                    .n_devices = job->n_devices,
+                    .memory_bytes = 1e9,
+                    .flops = {[WEFT_F32] = 1e30, [WEFT_BF16] = 1e30},
+                    .memory_bytes_per_s = 1e30,
+                    .node_bytes_per_s = 1e30,
+                    .layer_s = 1,
+                    .inside = {1e30, 0},
+                    .n_rails = 1,
+                    .rail = {1e30, 0}}};
+    struct weft_costs *out;
+    struct weft_err err;
+    REQUIRE_OK(weft_costs_create(
+                   &(struct weft_costs_job){.cluster = &cluster,
+                                            .n_ranks = job->n_ranks,
+                                            .n_devices = job->n_devices,
+                                            .place_per_device = true},
+                   &out, &err),
+               err);
+    return out;
+}
+
+/* With inter-stage fusion three ranks of four generate to the end, and the last
+ * one infers nearly all: no more tasks than all have where they share. */
+static void test_freed(void)
+{
+    static const struct weft_g_job job = {4, 1, true, 0};
+    static const char *const word[] = {"layout=dp4",
+                                       "runtime.overlap=false",
+                                       "ppo.epochs=1",
+                                       "ppo.mini_batches=1",
+                                       "iterations=1",
+                                       "rollout.inter_stage_fusion=true",
+                                       "data.shuffle=false",
+                                       "rollout.max_new_tokens=60",
+                                       "rollout.chunk_tokens=2",
+                                       "train.micro_batch_tokens=1"};
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    struct weft_recording r;
+    struct weft_err err;
+    struct weft_rec_open bound[4], open[4];
+    int64_t most[4], infers[4];
+    int32_t n_total[SAMPLES];
+    REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
+                                    word, &config, &err),
+               err);
+    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    weft_recording_init(&r);
+    REQUIRE_OK(weft_run_record_bound(t, false, &r, &err), err);
+    REQUIRE_OK(weft_memory_open(t, &r, bound, &err), err);
+    count_inference(t, &r, most);
+    weft_recording_release(&r);
+    for (int k = 0; k < SAMPLES; k++)
+        n_total[k] = k < 9 && k % 3 == 0 ? 60 : 1;
+    const struct weft_recorded how = {.rank = -1,
+                                      .iterations = 1,
+                                      .n_total = n_total,
+                                      .responses = true,
+                                      .costs = make_costs(&job)};
+    weft_recording_init(&r);
+    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+    REQUIRE_OK(weft_recording_open(&r, job.n_ranks, 1, open, &err), err);
+    count_inference(t, &r, infers);
+    CHECK(infers[3] > 2 * most[3]);
+    CHECK(infers[3] <= most[0] + most[1] + most[2] + most[3]);
+    for (int k = 0; k < 4; k++)
+        CHECK(open[k].tasks <= bound[k].tasks);
+    weft_recording_release(&r);
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
 }
 
 static void test_bound(void)
@@ -122,4 +204,4 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/open", {"make", test_make}, {"bound", test_bound},
-           {"remove", test_remove})
+           {"freed", test_freed}, {"remove", test_remove})

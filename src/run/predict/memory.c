@@ -100,6 +100,32 @@ static void open_next(const struct weft_trainer *t,
     }
 }
 
+/* With inter-stage fusion a device that generates no more may infer all that
+ * others do in the bound. */
+static void open_inferred(const struct weft_trainer *t,
+                          const struct weft_recording *r,
+                          struct weft_rec_open *open)
+{
+    int64_t tasks = 0, bytes = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *task = &r->task[i];
+        int32_t rank = task->place / places_per_rank(t);
+        if (task->kind != WEFT_REC_TASK
+            || task->iteration != t->settings.warmup
+            || t->flow.call[task->call].kind != WEFT_INFER)
+            continue;
+        int64_t each = (int64_t) weft_rec_task_bytes(task->n_access);
+        open[rank].tasks--; /* of its own, which is there */
+        open[rank].bytes -= each;
+        tasks++;
+        bytes += each;
+    }
+    for (int32_t i = 0; i < t->job.n_ranks; i++) {
+        open[i].tasks += tasks;
+        open[i].bytes += bytes;
+    }
+}
+
 int weft_memory_open(const struct weft_trainer *t,
                      const struct weft_recording *bound,
                      struct weft_rec_open *open, struct weft_err *err)
@@ -113,6 +139,8 @@ int weft_memory_open(const struct weft_trainer *t,
     }
     if (!rc && weft_config_generates(&t->config))
         open_next(t, bound, open);
+    if (!rc && t->config.rollout.inter_stage_fusion)
+        open_inferred(t, bound, open);
     return rc;
 }
 
