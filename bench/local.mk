@@ -90,9 +90,15 @@ bench-simulate: %D%/record %D%/emulate
 	    rollout.max_new_tokens=16
 # What training as samples complete gains, simulated and on emulated devices.
 bench-completed: %D%/emulate
-	%D%/emulate --completed $(srcdir)/examples/quickstart/remax.yaml \
-	    rollout.prompts=16 rollout.max_new_tokens=24 \
-	    rollout.chunk_tokens=4 rollout.slots=2
+	for words in algorithm=remax \
+	    "algorithm=reinforce_pp ppo.whiten_advantages=mini_batch"; do \
+	    echo "$$words"; \
+	    %D%/emulate --completed \
+	        $(srcdir)/examples/quickstart/remax.yaml $$words \
+	        rollout.prompts=16 rollout.max_new_tokens=24 \
+	        rollout.chunk_tokens=4 rollout.slots=2 ppo.mini_batches=8 \
+	        || exit 1; \
+	done
 # Devices of two speeds, simulated and emulated.
 bench-speeds: %D%/emulate
 	%D%/emulate --speeds $(srcdir)/examples/quickstart/ppo.yaml \
