@@ -146,6 +146,20 @@ static void tell_fusion(const struct weft_cli_plan_options *o,
                least(s[0][0], s[1][0]));
 }
 
+/* A search simulates few devices with places of their own by instruction, which
+ * a simulation does where it is told so. */
+static void tell_gangs(const struct weft_cli_plan_options *o,
+                       const struct weft_plan *plan)
+{
+    bool groups = false;
+    for (int32_t c = 1; c < plan->flow.n_calls; c++)
+        groups = groups || plan->call[c].tp > 1;
+    if (groups && plan->n_nodes * plan->n_devices <= WEFT_FEW_DEVICES)
+        weft_cli_tell(o, "simulated by instruction of a tp group, as by "
+                         "weft simulate --gangs; task by task it can take "
+                         "longer");
+}
+
 /* A simulation is one order of tasks; in another a run may need more. */
 static void tell_memory(const struct weft_cli_plan_options *o,
                         const struct weft_found *f, double has)
@@ -203,7 +217,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     struct weft_run_needs needs;
     struct weft_found found;
     struct weft_lengths lengths = {.n = 0};
-    bool own_places = config->runtime.place == WEFT_PLACE_DEVICE;
+    bool by_gangs = config->runtime.place == WEFT_PLACE_DEVICE;
     int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
                                err);
     if (!rc) /* for its needs */
@@ -212,8 +226,8 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
         struct weft_simulate_options s = simulations(o, cluster, &lengths,
                                                      &needs.plan);
         struct limit limit = limit_of(o);
-        own_places = own_places || needs.plan.n_gpus > 0;
-        s.gangs = s.gangs || own_places;
+        by_gangs = by_gangs || needs.plan.n_gpus > 0 || s.gangs;
+        s.gangs = by_gangs;
         struct weft_find find = {
             .simulate = &s,
             .finalists = WEFT_SEARCH_FINALISTS,
@@ -236,6 +250,8 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     if (!rc) {
         double has = weft_cluster_device_bytes(cluster);
         tell_found(o, &found, has);
+        if (by_gangs)
+            tell_gangs(o, out);
         tell_fusion(o, &found);
         tell_memory(o, &found, has);
     }

@@ -190,6 +190,14 @@ grep -q "intra-stage fusion is not taken: [0-9.]* s an iteration simulated with"
 mv out first
 expect 0 "s, proven" "$ppo" --search
 cmp -s first out || fail "another search finds another plan"
+# Simulated alone, it takes what the search says.
+expect 0 "s, proven" "$ppo" --search \
+    runtime.place=device -o own.json
+searched=$(awk '/within the model/ { print $8 }' out)
+"$weft" simulate "$ppo" runtime.place=device --gangs --plan own.json \
+    --cluster cluster.yaml >out 2>&1 || fail "the plan that is found"
+awk -v s="$searched" '/once they follow/ { d = $6 / s - 1; exit d * d > 1e-6 }' \
+    out || fail "the search says $searched s, and $(grep 'once they' out)"
 expect 0 "placement" "$ppo" --compare
 named=$(awk '$2 + 0 > 0 && (!least || $2 < least) { least = $2 }
     END { print least }' out)

@@ -14,7 +14,7 @@ train()
     run=$2
     shift 2
     on_ranks "$n" "$weft" train -q "$quick/ppo.yaml" "run_dir=$run" \
-        iterations=4 rollout.prompts=16 rollout.max_new_tokens=50 \
+        iterations=6 rollout.prompts=16 rollout.max_new_tokens=50 \
         rollout.lengths=lengths.txt numerics.gradient_groups=4 \
         runtime.place=device "$@" >log 2>&1
 }
@@ -60,7 +60,7 @@ cmp -s iteration-000000.txt iteration-000002.txt &&
 grep -q 'were predicted' log && complain "four took more than was predicted"
 
 # From the checkpoint after the change, by the plan that it had then.
-mv four/checkpoints/iteration-000004 gone
+mv four/checkpoints/iteration-000006 gone
 # shellcheck disable=SC2086
 train 1 four runtime.devices=4 $again checkpoint.every=3 ||
     complain "4 devices, resumed: $?"
