@@ -310,6 +310,13 @@ int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
                             "tiles may take; %s holds %.1f MiB",
                             what, (double) need->bytes / mib, limit, name,
                             same);
+    if ((double) need->bytes / mib <= unheld)
+        return weft_err_set(err, WEFT_ENOMEM,
+                            "out of memory: '%s' wants %.1f MiB of %s, and "
+                            "the system has none, though %.1f of %.1f MiB "
+                            "are left: another program may use it",
+                            what, (double) need->bytes / mib, name, unheld,
+                            limit);
     return weft_err_set(err, WEFT_ENOMEM,
                         "out of memory: '%s' wants %.1f MiB of %s; %.1f of "
                         "%.1f MiB are left, %s hold %.1f MiB",

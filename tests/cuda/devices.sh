@@ -59,7 +59,7 @@ failing() # VARIABLES 'sentence'
         >out 2>err
     [ $? = 1 ] || fail "$1: status"
     grep -q "$2" err || fail "$1: not '$2'"
-    [ "$(grep -c -e GPU -e starpu -e assert err)" = 1 ] ||
+    [ "$(grep -c -e GPU -e starpu -e memory -e assert err)" = 1 ] ||
         fail "$1: not one sentence"
     rm -rf run
 }
@@ -71,6 +71,9 @@ for after in 100 1000 1500; do # in the choice of products, in both steps
     failing WEFT_CARDS_REFUSED=$after \
         "GPU 0: too many resources requested for launch"
 done
+# StarPU takes 32 MiB at a time, which this card has not.
+failing WEFT_CARDS_MEMORY=16 "MiB of weights, and the system has none, though \
+14.0 of 14.0 MiB are left: another program may use it"
 # A card that is lost in the second iteration: the next start goes on from the
 # first one's checkpoint, and ends as a run that lost nothing. With fewer cards
 # than its layout needs it says so.
@@ -161,9 +164,9 @@ profile 1 "no GPU here: no CUDA driver; $cpus" WEFT_CARDS=none $gpu
 
 # Ranks that share a GPU have their part of it, of its memory, and of those GPUs
 # that must be alike: what a plan is found for, and costs are compared with.
+"$weft" init --hidden 256 --layers 8 --heads 4 --kv-heads 1 \
+    --intermediate 1024 --max-positions 64 -o big >out 2>err || fail init
 if command -v on_ranks >/dev/null; then
-    "$weft" init --hidden 256 --layers 8 --heads 4 --kv-heads 1 \
-        --intermediate 1024 --max-positions 64 -o big >out 2>err || fail init
     shared() # STATUS VARIABLES MODEL words
     {
         status=$1 variables=$2 model=$3
@@ -181,6 +184,13 @@ if command -v on_ranks >/dev/null; then
         fail "half of a GPU's memory"
     shared 0 "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" small runtime.gpus=1
 fi
+
+# What does not fit says what would help.
+"$weft" train -q "$quick/sft.yaml" model.actor="$dir/big" run_dir=run \
+    train.batch=4 runtime.devices=gpu runtime.gpu_memory_gib=0.12 \
+    numerics.gradient_groups=1 >out 2>err && fail "too little memory: status"
+grep -q "most of it, .* GiB, is optimizer: with train.offload_optimizer it \
+would need 0.11 GiB" err || fail "too little memory"
 profile 1 "'--devices' counts CPU devices" "" $gpu --devices 2
 profile 1 "wants 64.0 MiB of activations; 51.2 of 51.2 MiB are left" "" $gpu \
     runtime.gpu_memory_gib=0.05 -o none.json
