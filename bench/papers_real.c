@@ -3,70 +3,67 @@
  * ReaL's gains over its heuristic (section 8) beside what prices make of them:
  * weak scaling, a context of 8,192 tokens, and DPO, GRPO and ReMax.
  *
- *     bench/papers_real examples/clusters/real_h100.yaml [NAME]
+ *     bench/papers_real CLUSTER.yaml [--only NAME]
  *
- * NAME: of those alone whose names begin so.
+ * with examples/clusters/real_h100.yaml. NAME: of those alone whose names begin
+ * so; "systems": those with a name.
  *
  * All calls have all devices and follow one another. The heuristic (section
  * 8.1) gives all of them one layout: tp in a node, the fewest stages with which
- * memory suffices, dp for the rest. Beside it each call has its own layout, the
- * fastest of those with tp up to 8 and up to 16 stages that fit together. Calls
- * at work beside one another, of which ReaL's plans of 7B + 7B have some
- * (tables 2 to 5, bench/papers), are not among them: a search of 32 and more
- * GPUs is not priced in minutes. What is predicted is a lower bound of the gain.
+ * memory suffices, dp for the rest; as in its published plans each of its calls
+ * has 4 micro-batches, with 70B 8 (tables 3 and 5), of which generation's are
+ * batches, one after the other. With 8,192 tokens they are 4 times shorter, as the
+ * batch is. Beside it each call has its own layout, the fastest of those with tp up
+ * to 8 and up to 16 stages that fit together, and up to 128 samples of a replica
+ * in a batch. ReMax's two generations may also be beside one another on a half of
+ * the devices each (section 8.3). Other calls beside one another, of which ReaL's
+ * plans of 7B + 7B have some (tables 2 to 5, bench/papers), are not among them: a
+ * search of 32 and more GPUs is not priced in minutes. What is predicted is a
+ * lower bound of the gain.
  *
  * The cluster has the two numbers that bench/papers calibrates. Prompts have
  * 1,024 tokens and responses are as long as they can be; an iteration has 8
- * mini-batches; of 128 GPUs' 4,096 samples a quarter is priced, and of their
- * mini-batches. A batch of generation has up to 128 samples of a replica.
- * Training has ZeRO 1 and recomputes activations. What the paper leaves open is
- * assumed: at 8,192 tokens a quarter of the samples, for GRPO groups of 8.
+ * mini-batches; of PPO's 4,096 samples on 128 GPUs a quarter is priced, and of
+ * their mini-batches. DPO, GRPO and ReMax have the base setting's 512 prompts
+ * (appendix A); GRPO's groups of 8 make 4,096 samples, of which a quarter is
+ * priced; DPO makes one step of all. Training has ZeRO 1 and recomputes
+ * activations.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "bench/made.h"
+#include "base/clock.h"
+#include "bench/real.h"
 #include "job/plan_needs.h"
-#include "plan/strategy.h"
 #include "job/run_config.h"
+#include "plan/strategy.h"
 #include "run/predict/price.h"
 
-/* bench/papers: by_rows times this, and seconds of a layer. */
-static const double BY_ROWS = 0.591, LAYER_S = 237e-6;
 /* The part of a device's memory that a run may take. */
 static const double FULL = 0.95;
 
-enum { SMALL, SECOND, THIRD, LARGE, N_SIZES };
-static const struct made_size sizes[N_SIZES] = {
-    {"7b", 4096, 32, 32, 8, 14336, 128256}, /* table 1 */
-    {"13b", 5120, 40, 40, 40, 13824, 128256},
-    {"34b", 8192, 48, 64, 8, 22016, 128256},
-    {"70b", 8192, 80, 64, 8, 28672, 128256}};
-
 static const struct job {
     const char *name, *algorithm;
-    int actor, nodes, samples, group, response;
+    int actor, nodes, samples, group, response, mini_batches;
+    int batches; /* the heuristic's, of the samples that are priced */
     double gain; /* published; 0: none of this alone */
-} jobs[] = {{"PPO 7B + 7B", "ppo", SMALL, 2, 512, 1, 1024, 1.92},
-            {"PPO 13B + 7B", "ppo", SECOND, 4, 1024, 1, 1024, 0},
-            {"PPO 34B + 7B", "ppo", THIRD, 8, 2048, 1, 1024, 0},
-            {"PPO 70B + 7B", "ppo", LARGE, 16, 1024, 1, 1024, 1.43},
-            {"PPO 7B + 7B, 8,192", "ppo", SMALL, 2, 128, 1, 7168, 1.81},
-            {"DPO 70B", "dpo", LARGE, 16, 1024, 1, 1024, 1.53},
-            {"GRPO 70B", "grpo", LARGE, 16, 1024, 8, 1024, 1.17},
-            {"ReMax 70B", "remax", LARGE, 16, 1024, 1, 1024, 2.91}};
+} jobs[] = {
+    {"PPO 7B + 7B", "ppo", REAL_7B, 2, 512, 1, 1024, 8, 4, 1.92},
+    {"PPO 13B + 7B", "ppo", REAL_13B, 4, 1024, 1, 1024, 8, 4, 0},
+    {"PPO 34B + 7B", "ppo", REAL_34B, 8, 2048, 1, 1024, 8, 4, 0},
+    {"PPO 70B + 7B", "ppo", REAL_70B, 16, 1024, 1, 1024, 2, 2, 1.43},
+    {"8,192 PPO 7B + 7B", "ppo", REAL_7B, 2, 128, 1, 7168, 8, 4, 1.81},
+    {"DPO 70B", "dpo", REAL_70B, 16, 512, 1, 1024, 1, 8, 1.53},
+    {"GRPO 70B", "grpo", REAL_70B, 16, 1024, 8, 1024, 2, 2, 1.17},
+    {"ReMax 70B", "remax", REAL_70B, 16, 512, 1, 1024, 8, 8, 2.91}};
 enum { N_SCALED = 4 }; /* the first are the weak scaling */
 
 enum { MOST_LAYOUTS = 24, GPUS = 8, MOST_STAGES = 16 };
-enum { PROMPT = 1024, MINI_BATCHES = 8, MICRO_BATCH = 16384 };
+enum { PROMPT = 1024, MICRO_BATCH = 16384, MOST_SLOTS = 128 };
 
 /* A layout of all devices, and what each call takes with it. */
 struct option {
     int32_t dp, tp, pp;
     struct weft_priced price[WEFT_MAX_CALLS];
+    double
+        half_s; /* of generation with half the replicas; 0: it is not priced */
 };
 
 struct bench {
@@ -76,12 +73,6 @@ struct bench {
     struct option option[MOST_LAYOUTS];
     int n;
 };
-
-/* Of the samples of 128 GPUs a quarter is priced. */
-static int mini_batches(const struct job *job)
-{
-    return job->nodes == 16 ? MINI_BATCHES / 4 : MINI_BATCHES;
-}
 
 static void write_config(const struct bench *b, const struct job *job)
 {
@@ -98,13 +89,13 @@ static void write_config(const struct bench *b, const struct job *job)
             "algorithm: %s\nrun_dir: unset\niterations: 10\n"
             "numerics: {dtype: bf16}\nruntime: {place: device}\n"
             "model: {actor: %s, reference: %s%s}\n",
-            job->algorithm, sizes[job->actor].name, sizes[job->actor].name,
-            critic ? ", critic: 7b" : "");
+            job->algorithm, real_size[job->actor].name,
+            real_size[job->actor].name, critic ? ", critic: 7b" : "");
     if (pairs)
         fprintf(f,
                 "data: {prompt_tokens: 1024, response_tokens: %d}\n"
                 "train: {micro_batch_tokens: 16384, batch: %d}\n",
-                job->response, job->samples / mini_batches(job));
+                job->response, job->samples / job->mini_batches);
     else
         fprintf(f,
                 "data: {prompt_tokens: 1024}\n"
@@ -114,7 +105,7 @@ static void write_config(const struct bench *b, const struct job *job)
                 "samples_per_prompt: %d}\n"
                 "ppo: {mini_batches: %d}\n",
                 job->samples / job->group, job->response, job->group,
-                mini_batches(job));
+                job->mini_batches);
     if (fclose(f) != 0) {
         perror(path);
         exit(1);
@@ -126,18 +117,20 @@ static void write_config(const struct bench *b, const struct job *job)
 static int32_t micro_batches(const struct job *job, const struct option *o)
 {
     int32_t unit = strcmp(job->algorithm, "dpo") == 0 ? 2 : 1;
-    int32_t n = job->samples / mini_batches(job) / o->dp; /* of a step */
+    int32_t n = job->samples / job->mini_batches / o->dp; /* of a step */
     int32_t fill = 2 * o->pp < n ? 2 * o->pp : n;
     double tokens = (double) n * unit * (PROMPT + job->response);
     return o->pp == 1 || tokens / MICRO_BATCH >= fill ? 0 : fill;
 }
 
-/* Prices a layout for all calls, training from its whole record. Links inside a
- * node are tp times as fast, as in bench/papers. */
-static void price(struct bench *b, const struct job *job, struct option *o)
+/* Prices calls (bits) with a layout, training from its whole record. batches: of
+ * generation; 0: as few as slots allow. halves: on half the nodes. */
+static void price_calls(struct bench *b, const struct job *job,
+                        const struct option *o, uint32_t calls, int batches,
+                        bool halves, struct weft_priced *out)
 {
     const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
-    struct weft_cluster links = b->cluster;
+    struct weft_cluster links = real_links(&b->cluster, o->tp);
     const struct weft_simulate_options how = {.cluster = &links,
                                               .lengths = &lengths,
                                               .iterations = 3,
@@ -148,40 +141,64 @@ static void price(struct bench *b, const struct job *job, struct option *o)
     char path[600], groups[64], slots[64];
     const char *word[] = {groups, slots};
     bool generates = strcmp(job->algorithm, "dpo") != 0;
-    int batch = job->samples / o->dp;
-    links.kind[0].inside.bytes_per_s *= o->tp;
+    int dp = halves ? o->dp / 2 : o->dp, batch = job->samples / dp;
+    int n = batches            ? batch / batches
+          : batch < MOST_SLOTS ? batch
+                               : MOST_SLOTS;
     snprintf(path, sizeof path, "%s/run.yaml", b->dir);
-    snprintf(groups, sizeof groups, "numerics.gradient_groups=%d", o->dp);
+    snprintf(groups, sizeof groups, "numerics.gradient_groups=%d", dp);
+    /* of the parts of a batch in the pipeline, each of which is an instance */
     snprintf(slots, sizeof slots, "rollout.slots=%d",
-             batch < 128 ? batch : 128);
+             n / o->pp > 0 ? n / o->pp : 1);
     CHECK(weft_run_config_read(path, generates ? 2 : 1, word, &config, &err));
     CHECK(weft_run_needs_read(&config, job->nodes, GPUS, 0, &needs, &err));
     b->flow = needs.flow;
     for (int trains = 0; trains < 2; trains++) {
-        uint32_t calls = 0;
+        uint32_t of = 0;
         for (int32_t c = 1; c < needs.flow.n_calls; c++)
-            if (weft_flow_placed(&needs.flow, c)
+            if (weft_flow_placed(&needs.flow, c) && (calls >> c & 1)
                 && weft_flow_trains(&needs.flow, c) == trains)
-                calls |= 1u << c;
+                of |= 1u << c;
         const struct weft_call_plan plan = {
-            .mesh = {0, job->nodes, 0, GPUS},
-            .dp = o->dp,
+            .mesh = {0, halves ? job->nodes / 2 : job->nodes, 0, GPUS},
+            .dp = dp,
             .tp = o->tp,
             .pp = o->pp,
             .micro_batches = trains ? micro_batches(job, o) : 0,
-            .zero = trains && o->dp > 1,
+            .zero = trains && dp > 1,
             .recompute = trains};
+        if (!of)
+            continue;
         CHECK(weft_pricer_create(&config, &needs.plan, &how, trains, &pricer,
                                  &err));
-        CHECK(weft_pricer_price(pricer, &plan, calls, o->price, &err));
+        CHECK(weft_pricer_price(pricer, &plan, of, out, &err));
         weft_pricer_free(pricer);
     }
     weft_config_release(&config);
 }
 
+static int32_t first_generation(const struct weft_dataflow *flow)
+{
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        if (flow->call[c].kind == WEFT_GENERATE)
+            return c;
+    return -1;
+}
+
+static void price(struct bench *b, const struct job *job, struct option *o)
+{
+    struct weft_priced half[WEFT_MAX_CALLS];
+    price_calls(b, job, o, UINT32_MAX, 0, false, o->price);
+    int32_t c = first_generation(&b->flow);
+    if (strcmp(job->algorithm, "remax") != 0 || o->dp % 2)
+        return;
+    price_calls(b, job, o, 1u << c, 0, true, half);
+    o->half_s = half[c].seconds;
+}
+
 static void price_all(struct bench *b, const struct job *job)
 {
-    const struct made_size *s = &sizes[job->actor];
+    const struct made_size *s = &real_size[job->actor];
     double params = (double) s->layers * s->hidden
                   * (3.0 * s->intermediate + 2.0 * s->hidden);
     b->n = 0;
@@ -219,11 +236,35 @@ static double bytes_of(const struct bench *b, const int *choice)
     return held + most;
 }
 
+/* Generations in one layout of which half the replicas are priced are beside one
+ * another where that is faster. */
 static double seconds_of(const struct bench *b, const int *choice)
 {
+    double s = 0, generation_s = 0, beside_s = 0;
+    for (int32_t c = 1; c < b->flow.n_calls; c++) {
+        const struct option *o = &b->option[choice[c]];
+        if (b->flow.call[c].kind != WEFT_GENERATE) {
+            s += o->price[c].seconds;
+            continue;
+        }
+        generation_s += o->price[c].seconds;
+        beside_s = fmax(beside_s, o->half_s > 0 ? o->half_s : INFINITY);
+    }
+    return s + fmin(generation_s, beside_s > 0 ? beside_s : INFINITY);
+}
+
+/* With the heuristic's batches of generation, one after the other. */
+static double heuristic_s(struct bench *b, const struct job *job, int choice)
+{
+    const struct option *o = &b->option[choice];
+    struct weft_priced price[WEFT_MAX_CALLS];
     double s = 0;
+    memcpy(price, o->price, sizeof price);
     for (int32_t c = 1; c < b->flow.n_calls; c++)
-        s += b->option[choice[c]].price[c].seconds;
+        if (b->flow.call[c].kind == WEFT_GENERATE)
+            price_calls(b, job, o, 1u << c, job->batches, false, price);
+    for (int32_t c = 1; c < b->flow.n_calls; c++)
+        s += price[c].seconds;
     return s;
 }
 
@@ -293,7 +334,7 @@ static double compare(struct bench *b, const struct job *job,
         return 0;
     }
     const struct option *o = &b->option[choice[1]];
-    double before = seconds_of(b, choice);
+    double before = heuristic_s(b, job, choice[1]);
     printf("%-20s %5d GPUs: heuristic dp%d tp%d pp%d %.1f s, ", job->name,
            job->nodes * GPUS, (int) o->dp, (int) o->tp, (int) o->pp, before);
     improve(b, choice);
@@ -320,7 +361,7 @@ static void compare_systems(struct bench *b, const struct job *job,
     const struct weft_g_job on = {
         .n_ranks = job->nodes, .n_devices = GPUS, .place_per_device = true};
     struct weft_simulated simulated;
-    struct weft_cluster links = b->cluster;
+    struct weft_cluster links = real_links(&b->cluster, GPUS);
     const struct weft_simulate_options how = {.cluster = &links,
                                               .lengths = &lengths,
                                               .iterations = 3,
@@ -332,7 +373,6 @@ static void compare_systems(struct bench *b, const struct job *job,
     char path[600];
     printf("%s, %d GPUs, systems with a name:\n", job->name,
            job->nodes * GPUS);
-    links.kind[0].inside.bytes_per_s *= GPUS;
     write_config(b, job);
     snprintf(path, sizeof path, "%s/run.yaml", b->dir);
     for (size_t i = 0; i < WEFT_COUNT(name); i++) {
@@ -368,19 +408,6 @@ static void compare_systems(struct bench *b, const struct job *job,
            most, 100 * (most / 3.58 - 1));
 }
 
-static void make_files(struct bench *b)
-{
-    snprintf(b->dir, sizeof b->dir, "%s/weft-papers-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(b->dir)) {
-        perror("papers_real");
-        exit(1);
-    }
-    for (int i = 0; i < N_SIZES; i++)
-        made_model(b->dir, sizes[i].name, &sizes[i], false);
-    made_model(b->dir, "reward", &sizes[SMALL], true);
-}
-
 static void sum_up(const double gain[])
 {
     double sum = 0;
@@ -396,24 +423,25 @@ int main(int argc, char **argv)
     static struct bench b;
     double gain[WEFT_COUNT(jobs)] = {0}, best_s[WEFT_COUNT(jobs)] = {0};
     bool all = argc == 2;
-    if (argc != 2 && argc != 3) {
-        fprintf(stderr, "usage: papers_real CLUSTER.yaml [NAME]\n");
+    double start = weft_clock_s();
+    if (!all && (argc != 4 || strcmp(argv[2], "--only") != 0)) {
+        fprintf(stderr, "usage: papers_real CLUSTER.yaml [--only NAME]\n");
         return 2;
     }
     CHECK(weft_cluster_read(argv[1], &b.cluster, &err));
-    struct weft_size_table *by_rows = &b.cluster.kind[0].by_rows;
-    for (int32_t i = 0; i < by_rows->n; i++)
-        by_rows->value[i] *= BY_ROWS;
-    b.cluster.kind[0].layer_s = LAYER_S;
-    make_files(&b);
+    b.cluster = real_calibrated(&b.cluster, REAL_BY_ROWS, REAL_LAYER_S);
+    real_folder(b.dir, sizeof b.dir);
+    bool systems = all || strcmp(argv[3], "systems") == 0;
     printf("ReaL, section 8: layouts of calls beside one layout for all\n");
     for (size_t i = 0; i < WEFT_COUNT(jobs); i++)
-        if (all || strncmp(jobs[i].name, argv[2], strlen(argv[2])) == 0)
+        if (all || (systems && i == 0)
+            || strncmp(jobs[i].name, argv[3], strlen(argv[3])) == 0)
             gain[i] = compare(&b, &jobs[i], &best_s[i]);
-    if (best_s[0] > 0)
+    if (systems)
         compare_systems(&b, &jobs[0], best_s[0]);
     if (all)
         sum_up(gain);
     weft_dir_remove(b.dir, NULL);
+    printf("%.0f s\n", weft_clock_s() - start);
     return 0;
 }
