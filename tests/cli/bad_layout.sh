@@ -70,7 +70,6 @@ refused "'plan: auto' needs" "weft profile" "costs: costs.json" -- plan=auto
 refused "exclude each other" -- layout=dp2 plan=auto
 refused "nothing.json" -- plan=auto costs=nothing.json
 refused "nothing.yaml" -- plan=auto cluster=nothing.yaml
-refused "no fused pipelines" -- plan=auto train.intra_stage_fusion=true
 
 # ---- plan -----------------------------------------------------------------
 "$weft" plan "$quick/ppo.yaml" --devices 8 --from layout=dp2tp2pp2 \
