@@ -12,7 +12,8 @@
  * 8.1) gives all of them one layout: tp in a node, the fewest stages with which
  * memory suffices, dp for the rest; as in its published plans each of its calls
  * has 4 micro-batches, with 70B 8 (tables 3 and 5), of which generation's are
- * batches, one after the other. With 8,192 tokens they are 4 times shorter, as the
+ * batches, one after the other. ReMax has so few samples that one batch is no larger
+ * than those. With 8,192 tokens they are 4 times shorter, as the
  * batch is. Beside it each call has its own layout, the fastest of those with tp up
  * to 8 and up to 16 stages that fit together, and up to 128 samples of a replica
  * in a batch. ReMax's two generations may also be beside one another on a half of
@@ -52,7 +53,7 @@ static const struct job {
     {"8,192 PPO 7B + 7B", "ppo", REAL_7B, 2, 128, 1, 7168, 8, 4, 1.81},
     {"DPO 70B", "dpo", REAL_70B, 16, 512, 1, 1024, 1, 8, 1.53},
     {"GRPO 70B", "grpo", REAL_70B, 16, 1024, 8, 1024, 2, 2, 1.17},
-    {"ReMax 70B", "remax", REAL_70B, 16, 512, 1, 1024, 8, 8, 2.91}};
+    {"ReMax 70B", "remax", REAL_70B, 16, 512, 1, 1024, 8, 1, 2.91}};
 enum { N_SCALED = 4 }; /* the first are the weak scaling */
 
 enum { MOST_LAYOUTS = 24, GPUS = 8, MOST_STAGES = 16 };
