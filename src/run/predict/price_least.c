@@ -102,10 +102,13 @@ static double flop_rate(const struct weft_node_kind *kind,
 }
 
 /* Seconds in which a member of a tp group receives the other members' parts of a
- * row's sums, of which a layer has as many. */
+ * row's sums, of which a layer has as many. Links between nodes, the only ones
+ * where a node has one device, are taken to be no faster than those inside. */
 static double exchange_s(const struct weft_node_kind *kind,
                          const struct weft_shape *s, int32_t tp, int sums)
 {
+    if (kind->inside.bytes_per_s == 0)
+        return 0;
     return (tp - 1) * sums * (double) sizeof(float) * s->hidden
          / kind->inside.bytes_per_s;
 }
