@@ -22,11 +22,12 @@ void weft_rollout_see_chunk(struct weft_rollout_control *c, int32_t instance,
 {
     int32_t slot;
     if (sees(c))
-        weft_timeline_add_chunk(
-            c->seen, &(struct weft_timeline_chunk){
-                         now(c), instance, samples,
-                         weft_rollout_running(c, instance, &slot),
-                         c->n_finished - n_finished, status->most_pages});
+        weft_timeline_add_chunk(c->seen,
+                                &(struct weft_timeline_chunk){
+                                    now(c), instance, samples,
+                                    weft_rollout_running(c, instance, &slot),
+                                    c->n_finished - n_finished,
+                                    status->most_pages, c->n_taken});
 }
 
 void weft_rollout_see_move(struct weft_rollout_control *c, int32_t sample,

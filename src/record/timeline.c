@@ -86,6 +86,7 @@ static void thin(struct weft_timeline *g)
         c.samples = larger(first->samples, c.samples);
         c.blocks = larger(first->blocks, c.blocks);
         c.ended += first->ended;
+        c.steps += first->steps;
         g->chunk[*at - 1] = c;
         *at = 0;
     }
@@ -152,9 +153,9 @@ int weft_timeline_write(const struct weft_timeline *g,
     weft_string_add(out, "],\n \"chunks\": [");
     for (size_t i = 0; i < g->n_chunks; i++) {
         const struct weft_timeline_chunk *c = &g->chunk[i];
-        add_row(out, i == 0, 6,
+        add_row(out, i == 0, 7,
                 (const double[]){c->end.s, c->instance, c->samples, c->left,
-                                 c->ended, c->blocks});
+                                 c->ended, c->blocks, c->steps});
     }
     weft_string_add(out, "],\n \"triggers\": [");
     for (size_t i = 0; i < g->n_triggers; i++)
@@ -230,19 +231,21 @@ static int read_rows(const struct reader *r, const char *key, size_t n,
 
 static int read_chunks(const struct reader *r, struct weft_timeline *g)
 {
-    const double limit[] = {TIME, g->n_instances - 1, MANY, MANY, MANY, MANY};
+    const double limit[] = {TIME, g->n_instances - 1, MANY, MANY, MANY, MANY,
+                            MANY};
     double *x;
     size_t n;
-    int rc = read_rows(r, "chunks", 6, limit, &x, &n);
+    int rc = read_rows(r, "chunks", 7, limit, &x, &n);
     for (size_t i = 0; i < n && !rc; i++) {
-        const double *v = x + 6 * i;
+        const double *v = x + 7 * i;
         weft_timeline_add_chunk(
             g, &(struct weft_timeline_chunk){{v[0], -1},
                                              (int32_t) v[1],
                                              (int32_t) v[2],
                                              (int32_t) v[3],
                                              (int32_t) v[4],
-                                             (int32_t) v[5]});
+                                             (int32_t) v[5],
+                                             (int32_t) v[6]});
     }
     if (!rc)
         weft_free(x);

@@ -36,6 +36,7 @@ struct weft_timeline_chunk {
     int32_t samples, left; /* that it went on with, and that are left */
     int32_t ended;         /* that ended by it */
     int32_t blocks;        /* of the KV cache in use at one time, at most */
+    int32_t steps;
 };
 
 struct weft_timeline_move {

@@ -397,8 +397,10 @@ int weft_tail_bound(const struct weft_iteration *p, double *out,
                     struct weft_err *err)
 {
     int rc = 0;
+    /* what a run decided is decided again without costs */
+    bool known = p->t->tail && p->t->tail->costs;
     *out = 0;
-    for (int32_t k = 0; k < p->n_sets && p->t->tail && !rc; k++) {
+    for (int32_t k = 0; k < p->n_sets && known && !rc; k++) {
         double one;
         rc = bound(&p->set[k], &one, err);
         *out = rc ? *out : fmax(*out, one);

@@ -74,7 +74,7 @@ static const struct weft_verify_row rows[] = {
      F32 | ALL},
     {"recompute", 1, 2, "train.recompute=true", NULL, NO},
     {"offload", 1, 2, "model.reference_offload=true", NULL, ALL},
-    {"offload-optimizer", 1, 2, "train.offload_optimizer=true", NULL, BF16},
+    {"offload-optimizer", 1, 2, "train.offload_optimizer=true", NULL, NO},
 
     {"tp2", 1, 2, "layout=tp2", NULL, NO},
     {"tp3", 1, 3, "layout=tp3", NULL, ALL},

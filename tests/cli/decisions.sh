@@ -191,7 +191,7 @@ grep -q "\"gen/kv_blocks\": $(seen chunks 6 | sort -n | tail -n 1)[,}]" \
 grep -q "\"gen/migrated\": $(seen moves 2 | wc -l)[,}]" turns.run/metrics.jsonl ||
     fail "gen/migrated"
 [ "$(seen inference 2 | sort -u | wc -l)" = 3 ] || fail "inference calls"
-# Shares of it, counted again: chunks of the instance that had most, and those
+# Shares of it, counted again: steps of the instance that had most, and those
 # while a fifth of the samples or less was left; inference beside generation.
 metric() # TAG
 {
@@ -202,7 +202,7 @@ near() # TAG NUMBER
     echo "$2 $(metric "$1")" >out
     awk '{ exit !(NF == 2 && ($1 - $2) ^ 2 < 1e-10) }' out || fail "$1"
 }
-tail_share=$(seen chunks 2,5 | awk -F, '{ n[$1]++; left = left + $2
+tail_share=$(seen chunks 2,5,7 | awk -F, '{ n[$1] += $3; left = left + $2
     if (n[$1] > most) most = n[$1]
     if (40 - left > 8) before = most }
     END { printf "%.9f", (most - before) / most }')

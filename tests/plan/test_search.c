@@ -652,7 +652,7 @@ static void test_mirrors(void)
         n_all += r[0].branches;
         n_once += r[1].branches;
     }
-    CHECK(n_once < 0.7 * (double) n_all);
+    CHECK((double) n_once < 0.7 * (double) n_all);
 }
 
 /* No choice with an option undercuts its least, nor a search what was left out

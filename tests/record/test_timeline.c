@@ -49,7 +49,7 @@ static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
                 break;
             weft_timeline_add_chunk(
                 g, &(struct weft_timeline_chunk){
-                       {s, -1}, i, has, has - ends, ends, 2 * has});
+                       {s, -1}, i, has, has - ends, ends, 2 * has, 4});
             has -= ends;
         }
         if (left)
@@ -114,7 +114,7 @@ static void test_file(void)
     static const char wrong[] =
         "{\"iteration\": 1, \"call\": \"g\", \"instances\": 1, \"slots\": 1,"
         " \"blocks\": 1, \"most\": 1, \"start_s\": 0, \"infers\": [],"
-        " \"rows\": [[0]], \"chunks\": [[0.5, 1, 1, 0, 1, 1]],"
+        " \"rows\": [[0]], \"chunks\": [[0.5, 1, 1, 0, 1, 1, 4]],"
         " \"triggers\": [], \"moves\": [], \"inference\": [],"
         " \"samples\": [[1, 1, 0]]}";
     struct weft_timeline g;
@@ -237,12 +237,16 @@ static void test_bounded(void)
                                                   10 - k / 20001,
                                                   10,
                                                   k % 20000 == 0,
-                                                  k % 7});
+                                                  k % 7,
+                                                  4});
     CHECK(g.n_chunks <= WEFT_TIMELINE_CHUNKS && g.n_chunks > 1000);
-    int32_t ended = 0;
-    for (size_t i = 0; i < g.n_chunks; i++)
+    int32_t ended = 0, steps = 0;
+    for (size_t i = 0; i < g.n_chunks; i++) {
         ended += g.chunk[i].ended;
+        steps += g.chunk[i].steps;
+    }
     CHECK_INT(ended, 30);
+    CHECK_INT(steps, 4 * 3 * 200000);
     CHECK(g.chunk[g.n_chunks - 1].end.s > 199.9);
     REQUIRE_OK(weft_timeline_svg(&g, &svg, &err), err);
     CHECK(svg.n < 400000);

@@ -229,7 +229,7 @@ static double begins_before(const char *const *word, bool place_per_device)
     REQUIRE_OK(weft_engine_run(e, &err), err);
     for (int64_t i = 0; i < r.n_tasks; i++) {
         int kind = t->flow.call[r.task[i].call].kind;
-        if (!one_second(NULL, &r, i, 0))
+        if (one_second(NULL, &r, i, 0) <= 0)
             continue;
         REQUIRE(weft_engine_span(e, i, &span, &device));
         if (strcmp(weft_recording_op(&r, i), "pack") == 0

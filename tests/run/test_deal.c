@@ -5,9 +5,8 @@
  * a decode step takes two, and a micro-batch, which has one sample, as much.
  */
 #include "job/run_config.h"
-#include "plan/costs.h"
 #include "run/predict/recorded.h"
-#include "run_fixture.h"
+#include "second_costs.h"
 
 enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60 };
 
@@ -22,32 +21,6 @@ static void setup(void)
 static void teardown(void)
 {
     fixture_remove(&fixture);
-}
-
-static struct weft_costs *make_costs(void)
-{
-    const struct weft_cluster cluster = {
-        .n_kinds = 1,
-        .n_nodes = 1,
-        .kind[0] = {.n_nodes = 1,
-                    .n_devices = DEVICES,
-                    .memory_bytes = 1e9,
-                    .flops = {[WEFT_F32] = 1e30, [WEFT_BF16] = 1e30},
-                    .memory_bytes_per_s = 1e30,
-                    .node_bytes_per_s = 1e30,
-                    .layer_s = 1,
-                    .inside = {1e30, 0},
-                    .n_rails = 1,
-                    .rail = {1e30, 0}}};
-    struct weft_costs *out;
-    REQUIRE_OK(
-        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
-                                                   .n_ranks = 1,
-                                                   .n_devices = DEVICES,
-                                                   .place_per_device = true},
-                          &out, &err),
-        err);
-    return out;
 }
 
 /* Micro-batches of each device that are inserted before the last sample is
@@ -90,6 +63,7 @@ static void deal(int longest, bool priced, struct dealt *out)
     struct weft_plan plan = {0};
     struct weft_trainer *t;
     struct weft_recording r;
+    struct weft_cluster cluster;
     int32_t n_total[SAMPLES];
     weft_recording_init(&r);
     REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
@@ -98,11 +72,12 @@ static void deal(int longest, bool priced, struct dealt *out)
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
     for (int i = 0; i < SAMPLES; i++)
         n_total[i] = i == 0 ? longest : 1;
-    const struct weft_recorded how = {.rank = -1,
-                                      .iterations = 1,
-                                      .n_total = n_total,
-                                      .responses = true,
-                                      .costs = priced ? make_costs() : NULL};
+    const struct weft_recorded how = {
+        .rank = -1,
+        .iterations = 1,
+        .n_total = n_total,
+        .responses = true,
+        .costs = priced ? second_costs(&job, &cluster) : NULL};
     REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
     count(t, &r, out);
     weft_recording_release(&r);

@@ -2,10 +2,9 @@
 /* Of any lengths, and in whatever order statuses come, no rank has more open
  * tasks than is said beforehand. */
 #include "job/run_config.h"
-#include "plan/costs.h"
 #include "run/predict/memory.h"
 #include "run/predict/recorded.h"
-#include "run_fixture.h"
+#include "second_costs.h"
 
 enum { SAMPLES = 12 };
 
@@ -27,34 +26,6 @@ static void count_inference(const struct weft_trainer *t,
             out[r->task[i].place / weft_g_job_places_per_rank(&t->job)]++;
 }
 
-/* Layers take a second: what they compute, and messages, nothing. */
-static struct weft_costs *make_costs(const struct weft_g_job *job)
-{
-    const struct weft_cluster cluster = {
-        .n_kinds = 1,
-        .n_nodes = job->n_ranks,
-        .kind[0] = {.n_nodes = job->n_ranks,
-                    .n_devices = job->n_devices,
-                    .memory_bytes = 1e9,
-                    .flops = {[WEFT_F32] = 1e30, [WEFT_BF16] = 1e30},
-                    .memory_bytes_per_s = 1e30,
-                    .node_bytes_per_s = 1e30,
-                    .layer_s = 1,
-                    .inside = {1e30, 0},
-                    .n_rails = 1,
-                    .rail = {1e30, 0}}};
-    struct weft_costs *out;
-    struct weft_err err;
-    REQUIRE_OK(weft_costs_create(
-                   &(struct weft_costs_job){.cluster = &cluster,
-                                            .n_ranks = job->n_ranks,
-                                            .n_devices = job->n_devices,
-                                            .place_per_device = true},
-                   &out, &err),
-               err);
-    return out;
-}
-
 /* With inter-stage fusion three ranks of four generate to the end, and the last
  * one infers nearly all: no more tasks than all have where they share. */
 static void test_freed(void)
@@ -74,6 +45,7 @@ static void test_freed(void)
     struct weft_plan plan = {0};
     struct weft_trainer *t;
     struct weft_recording r;
+    struct weft_cluster cluster;
     struct weft_err err;
     struct weft_rec_open bound[4], open[4];
     int64_t most[4], infers[4];
@@ -93,7 +65,7 @@ static void test_freed(void)
                                       .iterations = 1,
                                       .n_total = n_total,
                                       .responses = true,
-                                      .costs = make_costs(&job)};
+                                      .costs = second_costs(&job, &cluster)};
     weft_recording_init(&r);
     REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
     REQUIRE_OK(weft_recording_open(&r, job.n_ranks, 1, open, &err), err);
