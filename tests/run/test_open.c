@@ -26,21 +26,23 @@ static void count_inference(const struct weft_trainer *t,
             out[r->task[i].place / weft_g_job_places_per_rank(&t->job)]++;
 }
 
-/* With inter-stage fusion three ranks of four generate to the end, and the last
- * one infers nearly all: no more tasks than all have where they share. */
-static void test_freed(void)
+/* With inter-stage fusion, which the configuration or the plan says, three ranks of
+ * four generate to the end, and the last one infers nearly all: no more tasks
+ * than all have where they share. */
+static void freed(bool by_plan)
 {
     static const struct weft_g_job job = {4, 1, true, 0};
-    static const char *const word[] = {"layout=dp4",
-                                       "runtime.overlap=false",
-                                       "ppo.epochs=1",
-                                       "ppo.mini_batches=1",
-                                       "iterations=1",
-                                       "rollout.inter_stage_fusion=true",
-                                       "data.shuffle=false",
-                                       "rollout.max_new_tokens=60",
-                                       "rollout.chunk_tokens=2",
-                                       "train.micro_batch_tokens=1"};
+    const char *word[] = {"layout=dp4",
+                          "runtime.overlap=false",
+                          "ppo.epochs=1",
+                          "ppo.mini_batches=1",
+                          "iterations=1",
+                          by_plan ? "rollout.inter_stage_fusion=false"
+                                  : "rollout.inter_stage_fusion=true",
+                          "data.shuffle=false",
+                          "rollout.max_new_tokens=60",
+                          "rollout.chunk_tokens=2",
+                          "train.micro_batch_tokens=1"};
     struct weft_config config;
     struct weft_plan plan = {0};
     struct weft_trainer *t;
@@ -54,6 +56,7 @@ static void test_freed(void)
                                     word, &config, &err),
                err);
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    t->plan.inter_stage_fusion = true;
     weft_recording_init(&r);
     REQUIRE_OK(weft_run_record_bound(t, false, &r, &err), err);
     REQUIRE_OK(weft_memory_open(t, &r, bound, &err), err);
@@ -78,6 +81,12 @@ static void test_freed(void)
     weft_trainer_forget(t);
     weft_plan_release(&plan);
     weft_config_release(&config);
+}
+
+static void test_freed(void)
+{
+    freed(false);
+    freed(true);
 }
 
 static void test_bound(void)

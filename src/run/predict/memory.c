@@ -139,7 +139,7 @@ int weft_memory_open(const struct weft_trainer *t,
     }
     if (!rc && weft_config_generates(&t->config))
         open_next(t, bound, open);
-    if (!rc && t->config.rollout.inter_stage_fusion)
+    if (!rc && t->plan.inter_stage_fusion)
         open_inferred(t, bound, open);
     return rc;
 }
