@@ -15,38 +15,37 @@
 #include "run/iteration.h"
 #include "run/predict/recorded.h"
 
+/* A replica has as many devices; the i-th one of them. */
+static int32_t n_devices(const struct weft_g_layout *layout)
+{
+    return layout->plan.pp * layout->plan.tp;
+}
+
+static int32_t device_of(const struct weft_g_layout *layout, int32_t dp,
+                         int32_t i)
+{
+    int32_t tp = layout->plan.tp;
+    return weft_g_layout_member(layout, dp, i / tp, i % tp)->device;
+}
+
 /* The devices of all calls: one more than the last one's number. */
 static size_t count_devices(const struct weft_trainer *t)
 {
     int32_t most = -1;
-    for (int32_t i = 1; i < t->flow.n_calls; i++)
-        for (int32_t k = 0; k < t->layout[i].plan.dp; k++)
-            for (int32_t s = 0; s < t->layout[i].plan.pp; s++)
-                for (int32_t m = 0; m < t->layout[i].plan.tp; m++)
-                    most = weft_max32(
-                        most,
-                        weft_g_layout_member(&t->layout[i], k, s, m)->device);
+    for (int32_t c = 1; c < t->flow.n_calls; c++)
+        for (int32_t k = 0; k < t->layout[c].plan.dp; k++)
+            for (int32_t i = 0; i < n_devices(&t->layout[c]); i++)
+                most = weft_max32(most, device_of(&t->layout[c], k, i));
     return (size_t) most + 1;
-}
-
-static bool has_device(const struct weft_g_layout *layout, int32_t dp,
-                       int32_t device)
-{
-    for (int32_t s = 0; s < layout->plan.pp; s++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
-            if (weft_g_layout_member(layout, dp, s, k)->device == device)
-                return true;
-    return false;
 }
 
 /* Whether replicas `a` and `b` of two layouts have a device together. */
 static bool share_device(const struct weft_g_layout *of_a, int32_t a,
                          const struct weft_g_layout *of_b, int32_t b)
 {
-    for (int32_t s = 0; s < of_a->plan.pp; s++)
-        for (int32_t k = 0; k < of_a->plan.tp; k++)
-            if (has_device(of_b, b,
-                           weft_g_layout_member(of_a, a, s, k)->device))
+    for (int32_t i = 0; i < n_devices(of_a); i++)
+        for (int32_t k = 0; k < n_devices(of_b); k++)
+            if (device_of(of_a, a, i) == device_of(of_b, b, k))
                 return true;
     return false;
 }
@@ -61,36 +60,32 @@ bool weft_iteration_shares(const struct weft_g_layout *a,
     return false;
 }
 
-/* Finds which devices still generate, in p->generating; *freed_out: whether
- * others have been freed of their last samples. */
-static void find_generating(const struct weft_iteration *p, bool *freed_out)
+/* Finds which devices still generate, in p->generating. Returns whether others
+ * have been freed of their last samples. */
+static bool find_generating(const struct weft_iteration *p)
 {
+    bool freed = false;
     memset(p->generating, 0, p->n_devices * sizeof *p->generating);
-    *freed_out = false;
     for (int32_t k = 0; k < p->n_sets; k++) {
         const struct weft_g_generate *gen = &p->t->gen[p->set[k].call];
-        for (int32_t i = 0; i < gen->n_instances; i++) {
-            const struct weft_g_instance *x = &gen->instance[i];
-            *freed_out = *freed_out || x->freed;
-            if (x->freed || x->idle)
-                continue;
-            for (int32_t s = 0; s < gen->layout.plan.pp; s++)
-                for (int32_t m = 0; m < gen->layout.plan.tp; m++)
-                    p->generating[weft_g_layout_member(&gen->layout, x->dp, s,
-                                                       m)
-                                      ->device] = true;
+        for (int32_t n = 0; n < gen->n_instances; n++) {
+            const struct weft_g_instance *x = &gen->instance[n];
+            freed = freed || x->freed;
+            for (int32_t i = 0;
+                 i < n_devices(&gen->layout) && !x->freed && !x->idle; i++)
+                p->generating[device_of(&gen->layout, x->dp, i)] = true;
         }
     }
+    return freed;
 }
 
 /* Whether devices of a replica do. */
 static bool generates(const struct weft_iteration *p,
                       const struct weft_g_layout *layout, int32_t dp)
 {
-    for (int32_t s = 0; s < layout->plan.pp; s++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
-            if (p->generating[weft_g_layout_member(layout, dp, s, k)->device])
-                return true;
+    for (int32_t i = 0; i < n_devices(layout); i++)
+        if (p->generating[device_of(layout, dp, i)])
+            return true;
     return false;
 }
 
@@ -125,10 +120,9 @@ int32_t weft_iteration_replica(const struct weft_iteration *p,
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     int32_t dp = layout->plan.dp, best = -1;
-    bool freed;
     if (!holds(p, layout))
         return weft_iteration_by_share(c, &layout->plan);
-    find_generating(p, &freed);
+    bool freed = find_generating(p);
     for (int32_t k = 0; k < dp; k++) {
         bool busy = generates(p, layout, k);
         bool more = freed || c->load[k] + n <= weft_ceil_div(c->set->n, dp);
@@ -209,12 +203,8 @@ static double free_s(const struct weft_iteration *p,
                      const struct weft_g_layout *layout, int32_t dp)
 {
     double at = p->deal.now_s;
-    for (int32_t s = 0; s < layout->plan.pp; s++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
-            at = fmax(
-                at,
-                p->deal
-                    .free_s[weft_g_layout_member(layout, dp, s, k)->device]);
+    for (int32_t i = 0; i < n_devices(layout); i++)
+        at = fmax(at, p->deal.free_s[device_of(layout, dp, i)]);
     return at;
 }
 
@@ -225,8 +215,7 @@ int32_t weft_iteration_free(const struct weft_iteration *p,
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     double best_s = last ? INFINITY : p->deal.now_s + p->deal.ahead_s;
     int32_t best = -1;
-    bool freed;
-    find_generating(p, &freed);
+    find_generating(p);
     for (int32_t k = 0; k < layout->plan.dp; k++) {
         double at = free_s(p, layout, k);
         if (at >= best_s || (!last && generates(p, layout, k)))
@@ -244,8 +233,6 @@ void weft_iteration_deal_add(struct weft_iteration *p,
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     double at = free_s(p, layout, dp) + weft_iteration_takes(p, c, n_tokens);
-    for (int32_t s = 0; s < layout->plan.pp; s++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
-            p->deal.free_s[weft_g_layout_member(layout, dp, s, k)->device] =
-                at;
+    for (int32_t i = 0; i < n_devices(layout); i++)
+        p->deal.free_s[device_of(layout, dp, i)] = at;
 }

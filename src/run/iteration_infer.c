@@ -78,8 +78,7 @@ static void close_call(const struct weft_iteration *p,
 int weft_iteration_calls_init(struct weft_iteration *p)
 {
     const struct weft_dataflow *flow = &p->t->flow;
-    int rc = 0;
-    rc = weft_iteration_deal_init(p);
+    int rc = weft_iteration_deal_init(p);
     for (int32_t i = 1; i < flow->n_calls && !rc; i++)
         if (flow->call[i].kind == WEFT_INFER)
             rc = add_call(p, i);
