@@ -13,9 +13,10 @@ enum { PRICES = 66, PRICE_1 = 33 };
 
 struct bound {
     const struct weft_overlap_job *job;
-    int32_t longest;  /* text of a sample */
-    int32_t least;    /* text that is decoded, or inferred, of any sample */
-    int32_t block;    /* tokens of one */
+    int32_t longest; /* text of a sample */
+    int32_t least;   /* text that is decoded, or inferred, of any sample */
+    int32_t block;   /* tokens of one */
+    double price[PRICES];
     double *one_s;    /* (longest + 1) of decoding up to so many, alone */
     double *priced_s; /* (PRICES, longest + 1) the sums above */
     double *read_s; /* (blocks) of the fastest batch with such a prompt ... */
@@ -34,6 +35,13 @@ static int32_t text_of(const struct weft_overlap_sample *s)
 static double price(int k)
 {
     return k == 0 ? 0 : exp2((k - PRICE_1) / 4.0);
+}
+
+/* Sizes of batches from `b` on are taken to be as fast as b, and to have one less
+ * than the next of these samples; of up to 512 each is by itself. */
+static int32_t next_size(int32_t b)
+{
+    return b + 1 + b / 512;
 }
 
 /* A step of b samples, one of which has so many tokens. */
@@ -56,11 +64,12 @@ static void sum_steps(struct bound *x)
             for (int k = 0; k < PRICES; k++)
                 at[k] = INFINITY;
             one = INFINITY;
-            for (int32_t b = 1; b <= x->job->n_samples; b++) {
+            for (int32_t b = 1, n; b <= x->job->n_samples; b = n) {
                 double s = step_s(x, b, tokens);
+                n = next_size(b);
                 one = fmin(one, s);
                 for (int k = 0; k < PRICES; k++)
-                    at[k] = fmin(at[k], s * (1.0 / b + price(k)));
+                    at[k] = fmin(at[k], s * (1.0 / (n - 1) + x->price[k]));
             }
         }
         x->one_s[t] = x->one_s[t - 1] + one;
@@ -81,17 +90,18 @@ static void fill_blocks(struct bound *x, int32_t shortest)
         double tokens = weft_max32(1, k * x->block);
         x->read_s[k] = x->read_work[k] = INFINITY;
         x->infer_s[k] = 0;
-        for (int32_t n = 1; n <= job->n_samples; n++) {
-            double s = c->prefill_s(c->ctx, n, tokens + (n - 1.0) * shortest);
+        for (int32_t b = 1, n; b <= job->n_samples; b = n) {
+            double s = c->prefill_s(c->ctx, b, tokens + (b - 1.0) * shortest);
+            n = next_size(b);
             x->read_s[k] = fmin(x->read_s[k], s);
-            x->read_work[k] = fmin(x->read_work[k], s / n);
+            x->read_work[k] = fmin(x->read_work[k], s / (n - 1));
         }
         for (int32_t j = 0; j < job->n_models; j++) {
             double s = INFINITY;
-            for (int32_t n = 1; n <= job->n_samples; n++) {
-                double all = tokens + (n - 1.0) * x->least;
-                if (n == 1 || all <= job->micro_tokens)
-                    s = fmin(s, job->infer_s(c->ctx, j, n, all));
+            for (int32_t b = 1; b <= job->n_samples; b = next_size(b)) {
+                double all = tokens + (b - 1.0) * x->least;
+                if (b == 1 || all <= job->micro_tokens)
+                    s = fmin(s, job->infer_s(c->ctx, j, b, all));
             }
             x->infer_s[k] = fmax(x->infer_s[k], s);
         }
@@ -121,6 +131,8 @@ static int bound_init(struct bound *x, const struct weft_overlap_job *job,
     double tokens = 0;
     int32_t shortest = job->sample[0].prompt;
     *x = (struct bound){.job = job, .least = text_of(&job->sample[0])};
+    for (int k = 0; k < PRICES; k++)
+        x->price[k] = price(k);
     for (int32_t s = 0; s < job->n_samples; s++) {
         const struct weft_overlap_sample *at = &job->sample[s];
         x->longest = weft_max32(x->longest, text_of(at));
@@ -175,7 +187,7 @@ static double work_s(const struct bound *x,
     for (int k = 0; k < PRICES; k++) {
         const double *sum = x->priced_s + k * ((size_t) x->longest + 1);
         best = fmax(best,
-                    sum[text_of(s)] - sum[s->prompt] - price(k) * seconds);
+                    sum[text_of(s)] - sum[s->prompt] - x->price[k] * seconds);
     }
     return best;
 }
