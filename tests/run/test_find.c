@@ -262,8 +262,8 @@ static void find(const char *config, int32_t n_devices,
 }
 
 /* Two models of eight layers on four devices: apart each has a pipeline of two
- * stages or waits for the other one. Two small ones on two devices: each has its
- * own, without stages. */
+ * stages or waits for the other one. Two small ones are faster side by side, without
+ * stages. */
 static void test_wins(void)
 {
     static const char *const word[] = {SMALL, NULL};
@@ -273,9 +273,10 @@ static void test_wins(void)
     CHECK(plan.intra_stage_fusion);
     CHECK(found.best_s[1][0] < 0.99 * found.best_s[0][0]);
     weft_plan_release(&plan);
-    find(fixture.config, 2, word, &plan, &found);
+    find(fixture.config, 4, word, &plan, &found);
     CHECK(!plan.intra_stage_fusion);
-    CHECK(found.best_s[1][0] <= 0 || found.best_s[1][0] > found.best_s[0][0]);
+    CHECK(found.best_s[1][0] <= 0
+          || found.best_s[1][0] > 1.1 * found.best_s[0][0]);
     weft_plan_release(&plan);
 }
 
