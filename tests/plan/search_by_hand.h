@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small problems of the search for plans, and a simulator of the tests' own, which
+ * knows devices one by one and goes on in small steps of time.
+ */
+#ifndef WEFT_TESTS_PLAN_SEARCH_BY_HAND_H
+#define WEFT_TESTS_PLAN_SEARCH_BY_HAND_H
+
+#include "harness.h"
+
+#include <math.h>
+
+#include "plan/search/search.h"
+
+enum { MOST = 8, LONG = 24, OPTIONS = 8 };
+
+static uint32_t state = 1;
+static inline uint32_t rnd(uint32_t n)
+{
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % n;
+}
+
+static struct weft_option option[MOST][OPTIONS];
+static struct weft_search_problem p;
+
+static inline bool alike(const struct weft_call_plan *a,
+                         const struct weft_call_plan *b)
+{
+    return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0 && a->tp == b->tp
+        && a->pp == b->pp;
+}
+
+static inline double move_s(void *ctx, int32_t role,
+                            const struct weft_call_plan *from,
+                            const struct weft_call_plan *to)
+{
+    (void) ctx;
+    return 0.125 + 0.125 * role + 0.125 / to->tp
+         + 0.5 * (from->mesh.node != to->mesh.node);
+}
+
+static inline void add(int32_t call, struct weft_mesh mesh, double seconds,
+                       double held, double active, double weights)
+{
+    struct weft_search_call *c = &p.call[call];
+    c->option = option[call];
+    option[call][c->n_options++] = (struct weft_option){
+        .plan = {.mesh = mesh, .dp = weft_mesh_size(&mesh), .tp = 1, .pp = 1},
+        .seconds = seconds,
+        .share = 1,
+        .came = {1, 1, 1, 1},
+        .held = held,
+        .active = active,
+        .weights = weights};
+}
+
+/* generate (0) -> score (1), value (2) -> train (3), train the critic (4). */
+static inline void set_calls(void)
+{
+    static const struct weft_search_call calls[] = {
+        {.role = 0, .priority = 3, .trained = true},
+        {.role = 1, .before = 1},
+        {.role = 2, .trained = true, .before = 1},
+        {.role = 0,
+         .priority = 2,
+         .trains = true,
+         .trained = true,
+         .before = 7},
+        {.role = 2,
+         .priority = 1,
+         .trains = true,
+         .trained = true,
+         .before = 7}};
+    p = (struct weft_search_problem){
+        .n_nodes = 2, .n_devices = 4, .device_bytes = 100, .n_calls = 5};
+    memcpy(p.call, calls, sizeof calls);
+}
+
+/* ---- The test's own simulator ------------------------------------------- */
+
+static inline bool on(const struct weft_mesh *m, int32_t device)
+{
+    int32_t node = device / p.n_devices, d = device % p.n_devices;
+    return node >= m->node && node < m->node + m->n_nodes && d >= m->device
+        && d < m->device + m->n_devices;
+}
+
+static inline const struct weft_option *chosen(const int32_t *choice, int32_t c)
+{
+    return &option[c][choice[c]];
+}
+
+static inline int32_t trainer(int32_t c)
+{
+    for (int32_t t = 0; t < p.n_calls; t++)
+        if (p.call[t].trains
+            && (p.call[t].role == p.call[c].role
+                || (p.call[t].two && p.call[t].second == p.call[c].role)))
+            return t;
+    return -1;
+}
+
+/* The layout in which a call's role is trained. */
+static inline const struct weft_call_plan *trained(const int32_t *choice, int32_t c)
+{
+    int32_t t = trainer(c);
+    return p.call[t].role == p.call[c].role ? &chosen(choice, t)->plan
+                                            : &chosen(choice, t)->with;
+}
+
+static inline double moves(const int32_t *choice, int32_t c)
+{
+    int32_t t = trainer(c);
+    if (!p.move || t < 0 || t == c)
+        return 0;
+    const struct weft_call_plan *a = trained(choice, c);
+    const struct weft_call_plan *b = &chosen(choice, c)->plan;
+    return alike(a, b) ? 0 : move_s(NULL, p.call[c].role, a, b);
+}
+
+struct oracle {
+    const int32_t *choice;
+    const int *priority;
+    int32_t done[MOST];
+    double part[MOST], rate[MOST], ended[MOST], now;
+};
+
+/* The part of results that is there when `part` of a call is done, by straight
+ * lines between parts. */
+static inline double there(const struct weft_option *o, double part)
+{
+    double most = part >= 1 ? 1 : 0;
+    for (int k = 0; k < WEFT_SEARCH_PARTS; k++) {
+        double from = o->came[k];
+        double to = k + 1 < WEFT_SEARCH_PARTS ? o->came[k + 1] : 1;
+        double x = part >= to ? 1 : (part - from) / (to - from);
+        if (part >= from && from < 1)
+            most = fmax(most,
+                        (k + (part < 1 && to >= 1 && from >= to ? 0 : x))
+                            / WEFT_SEARCH_PARTS);
+    }
+    return most;
+}
+
+static inline double may_have(const struct oracle *q, int32_t c)
+{
+    double most = 1;
+    int32_t t = trainer(c), i = q->done[c];
+    for (int32_t k = 0; k < p.n_calls; k++)
+        if (q->done[k] < i - 1)
+            return 0;
+    if (i > 0 && t >= 0 && t != c
+        && (q->done[t] < i || q->now < q->ended[t] + moves(q->choice, c)))
+        return 0;
+    for (int32_t b = 0; b < p.n_calls; b++) {
+        if (!(p.call[c].before >> b & 1) || q->done[b] > i)
+            continue;
+        if (q->done[b] < i || p.call[c].trains)
+            return 0;
+        most = fmin(most, there(chosen(q->choice, b), q->part[b]));
+    }
+    return most;
+}
+
+/* As much more of every call that may and has all devices, as can be. False: of
+ * none. */
+static inline bool more(const struct oracle *q, const double *may,
+                        double *left, double *does)
+{
+    bool open[MOST];
+    double load[64] = {0}, most = INFINITY;
+    int32_t n_open = 0, n = p.n_nodes * p.n_devices;
+    for (int32_t c = 0; c < p.n_calls; c++) {
+        const struct weft_option *o = chosen(q->choice, c);
+        open[c] = may[c] - does[c] > 1e-12;
+        for (int32_t d = 0; d < n; d++)
+            open[c] = open[c] && !(on(&o->plan.mesh, d) && left[d] <= 1e-12);
+        n_open += open[c];
+        for (int32_t d = 0; d < n && open[c]; d++)
+            load[d] += on(&o->plan.mesh, d) ? o->share * o->seconds : 0;
+        most = open[c] ? fmin(most, may[c] - does[c]) : most;
+    }
+    for (int32_t d = 0; d < n; d++)
+        most = load[d] > 0 ? fmin(most, left[d] / load[d]) : most;
+    for (int32_t c = 0; c < p.n_calls; c++)
+        does[c] += open[c] ? most : 0;
+    for (int32_t d = 0; d < n; d++)
+        left[d] -= load[d] > 0 ? most * load[d] : 0;
+    return n_open > 0;
+}
+
+/* What each call does within a step: those with the highest priority first,
+ * those of equal priority in proportion to what they have to do, and then those
+ * that can do more. */
+static inline void step(struct oracle *q, double dt)
+{
+    double left[64];
+    for (int32_t d = 0; d < 64; d++)
+        left[d] = dt;
+    for (int level = 9; level >= 0; level--) {
+        double does[MOST] = {0}, may[MOST];
+        for (int32_t c = 0; c < p.n_calls; c++)
+            may[c] = q->priority[c] != level
+                       ? 0
+                       : fmin(dt / chosen(q->choice, c)->seconds,
+                              may_have(q, c) - q->part[c]);
+        while (more(q, may, left, does))
+            continue;
+        for (int32_t c = 0; c < p.n_calls; c++)
+            q->part[c] += does[c];
+    }
+    q->now += dt;
+    for (int32_t c = 0; c < p.n_calls; c++)
+        if (q->part[c] >= 1 - 1e-12) {
+            q->part[c] = 0;
+            q->ended[c] = q->now;
+            q->done[c]++;
+        }
+}
+
+/* The mean of the last of n iterations' times, by the ends of training; in
+ * steps of dt. */
+static inline double simulate(const int32_t *choice, const int *priority,
+                              int32_t n, int32_t last, double dt)
+{
+    struct oracle q = {.choice = choice, .priority = priority};
+    double from = 0;
+    while (q.done[3] < n) {
+        int32_t before = q.done[3];
+        step(&q, dt);
+        if (before < n - last && q.done[3] == n - last)
+            from = q.now;
+        REQUIRE(q.now < 1e5);
+    }
+    return (q.now - from) / last;
+}
+
+static inline double bytes_of(const int32_t *choice)
+{
+    double most = 0;
+    for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++) {
+        double held = 0, active = 0, set[WEFT_SEARCH_TOGETHER] = {0};
+        for (int32_t c = 0; c < p.n_calls; c++) {
+            const struct weft_option *o = chosen(choice, c);
+            int32_t t = trainer(c);
+            if (!on(&o->plan.mesh, d))
+                continue;
+            bool copies = t >= 0 && t != c
+                       && !alike(trained(choice, c), &o->plan);
+            double runs = o->active + (copies ? o->weights : 0);
+            held += o->held;
+            active = fmax(active, runs);
+            for (int32_t k = 0; k < p.n_together; k++)
+                set[k] += p.together[k] >> c & 1 ? runs : 0;
+        }
+        for (int32_t k = 0; k < p.n_together; k++)
+            active = fmax(active, set[k]);
+        most = fmax(most, held + active);
+    }
+    return most;
+}
+
+/* ---- Problems ---------------------------------------------------------- */
+
+static const struct weft_mesh all = {0, 2, 0, 4}, left = {0, 1, 0, 4},
+                              right = {1, 1, 0, 4}, part = {1, 1, 2, 2};
+
+static inline void make_random(uint32_t seed)
+{
+    static const struct weft_mesh mesh[] = {
+        {0, 2, 0, 4}, {0, 1, 0, 4}, {1, 1, 0, 4}, {0, 1, 0, 2},
+        {0, 1, 2, 2}, {1, 1, 0, 2}, {1, 1, 2, 2}, {1, 1, 3, 1}};
+    state = seed;
+    set_calls();
+    p.move = rnd(3) ? move_s : NULL;
+    for (int32_t c = 0; c < p.n_calls; c++) {
+        int32_t n = 2 + (int32_t) rnd(5);
+        for (int32_t i = 0; i < n; i++) {
+            const struct weft_mesh *m = &mesh[rnd(WEFT_COUNT(mesh))];
+            double work = 1 + rnd(40), size = weft_mesh_size(m);
+            add(c, *m, work / pow(size, 0.8), 5 + rnd(15), 1 + rnd(30),
+                1 + rnd(10));
+            option[c][i].share = 0.25 + 0.25 * rnd(4);
+            double came = 0;
+            for (int k = 0; k < WEFT_SEARCH_PARTS && c == 0; k++) {
+                came = fmin(1, came + 0.125 * rnd(4));
+                option[c][i].came[k] = came;
+            }
+        }
+    }
+    for (int32_t k = 0; k < 3; k++)
+        p.together[k] = rnd(32);
+    p.n_together = (int32_t) rnd(4);
+}
+
+/* Both trainings are one call, which has a layout for each role. */
+static inline void fuse(void)
+{
+    p.call[3].two = true;
+    p.call[3].second = 2;
+    p.n_calls = 4;
+    for (int32_t i = 0; i < p.call[3].n_options; i++) {
+        struct weft_option *o = &option[3][i];
+        o->with = o->plan;
+        o->plan.tp = 1 << rnd(2);
+        o->with.tp = 1 << rnd(2);
+    }
+    for (int32_t c = 0; c < 3; c++)
+        for (int32_t i = 0; i < p.call[c].n_options; i++)
+            option[c][i].plan.tp = 1 << rnd(2);
+}
+
+static inline bool next_choice(int32_t *choice)
+{
+    for (int32_t c = 0; c < p.n_calls; c++) {
+        if (++choice[c] < p.call[c].n_options)
+            return true;
+        choice[c] = 0;
+    }
+    return false;
+}
+
+static inline struct weft_search_value value(const int32_t *choice)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    struct weft_search_value v = weft_search_value(s, choice);
+    weft_search_free(s);
+    return v;
+}
+
+/* The shortest period of a choice that fits, in its best order. */
+static inline double best_of_all(void)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    int32_t choice[MOST] = {0};
+    double best = INFINITY;
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    do {
+        struct weft_search_value v = weft_search_value(s, choice);
+        if (v.bytes > p.device_bytes)
+            continue;
+        best = fmin(best, v.period);
+    } while (next_choice(choice));
+    weft_search_free(s);
+    return best;
+}
+
+#endif
