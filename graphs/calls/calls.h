@@ -44,8 +44,8 @@ struct weft_g_model {
 /* Creates the tiles, zeroed, of a partitioned shape. `name` is borrowed until
  * the model is released, `home` is copied. A model with tied weights has no
  * optimizer tiles for its embedding; where home->plan.offload, those of a
- * trained model lie in host memory between optimizer steps. Release with weft_g_model_release(), also
- * after an error. */
+ * trained model lie in host memory between optimizer steps. Release with
+ * weft_g_model_release(), also after an error. */
 int weft_g_model_init(struct weft_rt *rt, const char *name,
                       const struct weft_shape *shape, bool trained,
                       const struct weft_g_layout *home,

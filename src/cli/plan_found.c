@@ -146,8 +146,8 @@ static void tell_fusion(const struct weft_cli_plan_options *o,
                least(s[0][0], s[1][0]));
 }
 
-/* A search simulates few devices with places of their own by instruction, which
- * a simulation does where it is told so. */
+/* Where devices are places the search plays a tp group's instructions, not the
+ * tasks of its members; weft simulate does so with --gangs alone. */
 static void tell_gangs(const struct weft_cli_plan_options *o,
                        const struct weft_plan *plan)
 {

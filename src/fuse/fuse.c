@@ -24,13 +24,13 @@ static int fuse_pair(struct weft_plan *plan, int32_t first, int32_t second,
                           plan->flow.call[second].name};
     if (!same_mesh(&a->mesh, &b->mesh))
         return weft_err_set(err, WEFT_EINVAL,
-                            "train.intra_stage_fusion: %s and %s need the "
+                            "intra_stage_fusion: %s and %s need the "
                             "same mesh",
                             name[0], name[1]);
     if (!weft_fuse_fits(a, b))
         return weft_err_set(
             err, WEFT_EINVAL,
-            "train.intra_stage_fusion: %s has tp %d, pp %d and "
+            "intra_stage_fusion: %s has tp %d, pp %d and "
             "%s tp %d, pp %d; the larger tp must be a multiple of "
             "the other, and that one's pp of the quotient, so that its "
             "stages fill groups of devices",
@@ -50,7 +50,7 @@ int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err)
             call[n++] = i;
     if (n < 2)
         return weft_err_set(err, WEFT_EINVAL,
-                            "train.intra_stage_fusion: this algorithm trains "
+                            "intra_stage_fusion: this algorithm trains "
                             "one model; there is nothing to fuse it with");
     plan->call[call[0]].reversed = false;
     for (int32_t i = 0; i < n && !rc; i++)

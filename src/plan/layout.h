@@ -52,8 +52,8 @@ struct weft_call_plan {
     int32_t zero;          /* train: 0 none, 1 optimizer state, 2 and
                               gradients, 3 and parameters are split over dp */
     bool recompute;        /* train: activations */
-    bool offload; /* to host memory between uses: a frozen model; train:
-                              the optimizer state */
+    /* to host memory between uses: a frozen model; train: the optimizer state */
+    bool offload;
     /* Fused pipelines (RLHFuse section 5) lie beside one another: the stages
      * of a replica, not the replicas of a stage, are neighbours; reversed:
      * the last stage first. Member (i, s, k) is device (i * pp + s) * tp + k
@@ -76,11 +76,9 @@ struct weft_plan {
     struct weft_dataflow flow;  /* of which plans that were read without their
                                    run know calls and roles by name alone */
     struct weft_call_plan call[WEFT_MAX_CALLS];
-    bool
-        intra_stage_fusion; /* models train under one schedule (fuse/fuse.h) */
-    bool
-        inter_stage_fusion; /* the last samples of generation go on with fewer
-                                replicas (run/tail.h) */
+    /* models train under one schedule (fuse/fuse.h); the last samples of
+     * generation go on with fewer replicas (run/tail.h) */
+    bool intra_stage_fusion, inter_stage_fusion;
     /* Peak bytes of device d by class, then of all together, which need not
      * come at one time; a shared place counts at each device. (n_nodes *
      * n_devices); NULL: not known. */
@@ -195,8 +193,8 @@ void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out);
 /* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then
  * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload" (frozen
- * models), ",offload_optimizer", each for the calls that it means something to. The mesh begins at node 0 device
- * 0, a GPU where there are some. Errors: WEFT_EINVAL names what is wrong. */
+ * models), ",offload_optimizer", each for the calls that it means something to.
+ * The mesh begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 

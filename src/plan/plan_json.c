@@ -45,13 +45,18 @@ static const struct flag plan_flags[] = {
     {"intra_stage_fusion", offsetof(struct weft_plan, intra_stage_fusion)},
     {"inter_stage_fusion", offsetof(struct weft_plan, inter_stage_fusion)}};
 
-static const char *const top_keys[] = {
-    "format",          "nodes",
-    "devices",         "gpus",
-    "calls",           "intra_stage_fusion",
-    "predicted_s",     "inter_stage_fusion",
-    "measured_s",      "memory",
-    "measured_memory", "replayed_memory"};
+static const char *const top_keys[] = {"format",
+                                       "nodes",
+                                       "devices",
+                                       "gpus",
+                                       "calls",
+                                       "intra_stage_fusion",
+                                       "inter_stage_fusion",
+                                       "predicted_s",
+                                       "measured_s",
+                                       "memory",
+                                       "measured_memory",
+                                       "replayed_memory"};
 static const char *const call_keys[] = {
     "mesh",      "dp",      "tp",         "pp",       "micro_batches", "zero",
     "recompute", "offload", "contiguous", "reversed", "shares"};

@@ -2,9 +2,9 @@
 /*
  * Which layouts are priced. Of every layout it is known what it takes at least
  * (weft_pricer_least()), so of every one also a period that no plan with it
- * undercuts. A few layouts, the most promising of each size of mesh, are priced and
- * searched among; those with which no plan is nearly as good as the one that is
- * found are never priced, the others are, and what is found becomes better
+ * undercuts. A few layouts, the most promising of each size of mesh, are priced
+ * and searched among; those with which no plan is nearly as good as the one that
+ * is found are never priced, the others are, and what is found becomes better
  * meanwhile.
  */
 #include <math.h>
@@ -38,8 +38,8 @@ int weft_candidate_add(struct weft_finding *f, int32_t call,
 }
 
 /* Whether a training layout's weights, gradients and optimizer state, or those
- * without that where it is offloaded, are known to exceed a device: they are the same
- * with any micro-batches, recomputed or not. */
+ * without that where it is offloaded, are known to exceed a device: they are the
+ * same with any micro-batches, recomputed or not. */
 static bool is_large(const struct weft_finding *f, int32_t call,
                      const struct weft_call_plan *at, bool offload)
 {
@@ -55,8 +55,8 @@ static bool is_large(const struct weft_finding *f, int32_t call,
     return false;
 }
 
-/* Whether a layout need not be priced: it exceeds a device as another one does, or
- * offloads what fits, which takes time. That without is listed before it. */
+/* Whether a layout need not be priced: it exceeds a device as another one does,
+ * or offloads what fits, which takes time. That without is listed before it. */
 static bool is_needless(const struct weft_finding *f, int32_t call,
                         const struct weft_call_plan *at)
 {
@@ -93,8 +93,8 @@ static int price(struct weft_finding *f, int32_t call,
 
 /* ---- What is known so far ------------------------------------------------ */
 
-/* Sets the period of the shortest plan that is known, where layouts that are priced
- * make a shorter one that fits. */
+/* Sets the period of the shortest plan that is known, where layouts that are
+ * priced make a shorter one that fits. */
 static int estimate(struct weft_finding *f, double *shortest,
                     struct weft_err *err)
 {

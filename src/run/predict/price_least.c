@@ -10,7 +10,6 @@
  *     pipelines  in training, for each optimizer step, the smallest micro-batch
  *                through all other stages and back
  *     steps      in generation, the longest response's, one after another
- *
  *     exchanges  in each layer, of sums over the members of a tp group
  *
  * Embeddings, heads, prompts, and what replicas exchange are left out.
