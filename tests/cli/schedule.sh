@@ -26,6 +26,8 @@ EOF
 
 # ---- Searched -------------------------------------------------------------
 expect 0 "makespan" small.json --evaluations 100000 -o small.out
+# However few evaluations there are, a schedule is built.
+expect 0 "makespan" small.json --evaluations 1
 checked small.json small.out
 few="--evaluations 200000 --restarts 4"
 for e in "$examples"/*.json; do

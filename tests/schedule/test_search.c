@@ -420,6 +420,24 @@ static void test_search_nothing_fits(void)
     free_problem(&p);
 }
 
+/* However few evaluations there are, each restart builds a schedule: without a
+ * capacity there is always one, also of passes that hold nothing. */
+static void test_search_few(void)
+{
+    struct weft_schedule_problem p = two_models(4, 2, 8, 3, 2, 0, 0);
+    for (int64_t n = 1; n < 9; n++) {
+        struct weft_schedule_result r;
+        struct weft_err err;
+        search(&p, n, 1, &r);
+        double makespan = r.schedule.makespan;
+        REQUIRE_OK(weft_schedule_time(&p, &r.schedule, &err), err);
+        CHECK(r.schedule.makespan == makespan);
+        CHECK(r.schedule.peak_activation == 0 && !r.cut);
+        weft_schedule_release(&r.schedule);
+    }
+    free_problem(&p);
+}
+
 static bool at_once(void *ctx)
 {
     (void) ctx;
@@ -488,5 +506,6 @@ WEFT_TESTS("schedule/search",
            {"test_search_memory_binds", test_search_memory_binds},
            {"test_search_threads", test_search_threads},
            {"test_search_nothing_fits", test_search_nothing_fits},
+           {"test_search_few", test_search_few},
            {"test_search_stopped", test_search_stopped},
            {"test_pareto", test_pareto})

@@ -24,6 +24,8 @@ static int play(const struct weft_schedule_problem *problem,
     asked[n_calls++] = *options;
     if (s->makespan == 0)
         return weft_err_set(err, WEFT_ENOMEM, "the script's end");
+    if (s->makespan < 0)
+        return weft_err_set(err, WEFT_ENOTFOUND, "nothing found");
     *out = (struct weft_schedule_result){
         .schedule = {.makespan = s->makespan, .peak_activation = s->peak},
         .bound = {.makespan = s->bound},
@@ -83,6 +85,18 @@ static void test_until_limit(void)
     CHECK(r.schedule.peak_activation == 0 && r.bound.makespan == 8);
 }
 
+/* A last search that is too short to find anything takes nothing away. */
+static void test_until_nothing(void)
+{
+    static const struct step steps[] = {{10, 3, 7, 9, 100, false, false},
+                                        {-1, 0, 0, 0, 0, false, false},
+                                        {0, 0, 0, 0, 0, false, false}};
+    struct weft_schedule_result r = run(steps, 10, 0);
+    CHECK_INT(n_calls, 2);
+    CHECK(r.schedule.makespan == 10 && r.schedule.peak_activation == 3);
+    CHECK(r.cut && !r.optimal && r.bound.makespan == 7);
+}
+
 static void test_until_one_search(void)
 {
     static const struct step stopped[] = {{9, 0, 0, 1, 9, false, true},
@@ -99,4 +113,5 @@ static void test_until_one_search(void)
 
 WEFT_TESTS("schedule/search_until", {"test_until_proven", test_until_proven},
            {"test_until_limit", test_until_limit},
+           {"test_until_nothing", test_until_nothing},
            {"test_until_one_search", test_until_one_search})

@@ -150,7 +150,7 @@ static int prepare(struct search *s,
         .peak = bound->peak_activation,
         .memory_binds = !weft_jobshop_at_most(bound->makespan, free_bound),
         .seed = o->seed,
-        .share = evaluations / n,
+        .share = weft_max64(1, evaluations / n), /* one builds a schedule */
         .cut = cut,
         .found = found,
         .ctx = s};

@@ -70,6 +70,10 @@ int weft_schedule_search_until(const struct weft_schedule_problem *problem,
         o.evaluations = next_evaluations(&last, o.time_limit_s);
         struct weft_schedule_result next;
         rc = search(problem, &o, &next, err);
+        if (rc == WEFT_ENOTFOUND) {
+            rc = 0; /* with few evaluations left it can find none */
+            break;
+        }
         last = next;
         if (!rc)
             keep(out, &next);
