@@ -92,3 +92,4 @@ check_PROGRAMS += %D%/test_prefix
 %C%_test_prefix_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_tail
 %C%_test_tail_LDADD = $(all_libs)
+%C%_test_tail_LDFLAGS = -Wl,--wrap=weft_migration_decide

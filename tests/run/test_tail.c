@@ -10,12 +10,11 @@
  * (tests/run/tail_ranks.sh).
  */
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "run_fixture.h"
 
+#include "lm/migration.h"
 #include "plan/costs.h"
 #include "run/predict/passes.h"
 
@@ -156,36 +155,33 @@ static void test_pass_bytes(void)
 
 /* ---- A rank that dies --------------------------------------------------- */
 
-static void *watch(void *ctx)
+static bool dies; /* by the next decision */
+
+__typeof__(weft_migration_decide) __real_weft_migration_decide,
+    __wrap_weft_migration_decide;
+int __wrap_weft_migration_decide(struct weft_migration *m, int32_t n_left,
+                                 const struct weft_migrate_left *left,
+                                 const int32_t *sample, bool *decided_out,
+                                 struct weft_err *e)
 {
-    const struct weft_trainer *t = ctx;
-    for (;; usleep(20)) {
-        const volatile int32_t *iteration = &t->iteration;
-        if (*iteration != 1)
-            continue;
-        for (int32_t c = 0; c < t->flow.n_calls; c++)
-            for (int32_t i = 0; i < t->gen[c].n_instances; i++) {
-                const volatile bool *freed = &t->gen[c].instance[i].freed;
-                if (*freed)
-                    raise(SIGKILL);
-            }
-    }
-    return NULL;
+    int rc = __real_weft_migration_decide(m, n_left, left, sample,
+                                          decided_out, e);
+    if (!rc && *decided_out && dies)
+        raise(SIGKILL);
+    return rc;
 }
 
 static int die(int argc, char **argv)
 {
     struct weft_trainer *t;
-    pthread_t thread;
     int rc = weft_world_open(&err);
     if (!rc)
         rc = weft_trainer_open(argv[2], argc - 3,
                                (const char *const *) argv + 3, &t, &err);
-    if (!rc && weft_world_rank() == atoi(argv[1])
-        && pthread_create(&thread, NULL, watch, t) != 0)
-        return 3;
-    while (!rc && !weft_trainer_done(t))
+    while (!rc && !weft_trainer_done(t)) {
+        dies = t->iteration == 1 && weft_world_rank() == atoi(argv[1]);
         rc = weft_trainer_step(t, &err);
+    }
     if (rc)
         fprintf(stderr, "%s\n", err.text);
     else
