@@ -57,16 +57,16 @@ bench-tail-emulated: %D%/tail_emulated
 bench-tail: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
-%C%_papers_SOURCES = %D%/papers.c %D%/real.h %D%/made.h %D%/check.h
+%C%_papers_SOURCES = %D%/papers.c %D%/rows.h %D%/real.h %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
 bench_programs += %D%/papers_real
-%C%_papers_real_SOURCES = %D%/papers_real.c %D%/real.h %D%/made.h %D%/check.h
+%C%_papers_real_SOURCES = %D%/papers_real.c %D%/rows.h %D%/real.h %D%/made.h %D%/check.h
 %C%_papers_real_LDADD = $(weft_libs)
 bench_programs += %D%/papers_search
 %C%_papers_search_SOURCES = %D%/papers_search.c %D%/opened.h %D%/check.h
 %C%_papers_search_LDADD = $(weft_libs)
 bench_programs += %D%/papers_flexrlhf
-%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/made.h %D%/check.h
+%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/rows.h %D%/made.h %D%/check.h
 %C%_papers_flexrlhf_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
@@ -126,7 +126,7 @@ bench-grpo: weft$(EXEEXT)
 bench_programs += %D%/fusion
 %C%_fusion_SOURCES = %D%/fusion.c %D%/fusion.h %D%/check.h
 bench_programs += %D%/papers_rlhfuse
-%C%_papers_rlhfuse_SOURCES = %D%/papers_rlhfuse.c %D%/fusion.h %D%/check.h
+%C%_papers_rlhfuse_SOURCES = %D%/papers_rlhfuse.c %D%/rows.h %D%/fusion.h %D%/check.h
 %C%_papers_rlhfuse_LDADD = $(weft_libs)
 %C%_fusion_LDADD = $(weft_libs)
 bench-fusion: %D%/fusion
@@ -140,9 +140,18 @@ bench_programs += %D%/control
 	-Wl,--wrap=weft_rollout_run_all
 bench-control: %D%/control
 	%D%/control
-# What papers measured beside what is predicted: all, or a paper's.
-bench-papers: bench-papers-flexrlhf bench-papers-rlhfuse bench-papers-real
+# What papers measured beside what is predicted: all, in one table, or a paper's.
+bench_programs += %D%/papers_table
+%C%_papers_table_SOURCES = %D%/papers_table.c %D%/rows.h
+bench-papers: %D%/papers_table %D%/papers %D%/papers_real %D%/papers_search \
+	%D%/papers_flexrlhf %D%/papers_rlhfuse
+	@rm -f %D%/papers.rows
+	PAPERS_ROWS=%D%/papers.rows $(MAKE) bench-papers-real \
+	    bench-papers-flexrlhf bench-papers-rlhfuse
+	%D%/papers_table %D%/papers.rows --svg %D%/papers.svg
+CLEANFILES += %D%/papers.rows %D%/papers.svg
 bench-papers-real: %D%/papers %D%/papers_real %D%/papers_search
+	%D%/papers $(clusters)/real_h100.yaml --calibrate
 	%D%/papers $(clusters)/real_h100.yaml
 	%D%/papers_real $(clusters)/real_h100.yaml
 	%D%/papers_search $(clusters)/real_h100.yaml 1 30 $(clusters)/real_7b.yaml

@@ -2,31 +2,39 @@
 /*
  * What published systems measured beside what Weft predicts of the same plans.
  *
- *     bench/papers CLUSTER.yaml [--only SECTION]
+ *     bench/papers CLUSTER.yaml [--calibrate]
  *
- * with examples/clusters/real_h100.yaml. SECTION: calibrate, tables or figure9.
+ * with examples/clusters/real_h100.yaml.
  *
  * ReaL (Efficient RLHF Training of LLMs with Parameter Reallocation), appendix
  * A, tables 2 to 6: four plans for PPO on H100, each with the seconds of its
  * calls. Two numbers of the cluster file are calibrated, each on one of the 24
- * cells, and all others are predicted:
+ * cells (--calibrate finds them), and all others are predicted:
  *   - the share of their peak that products reach (by_rows), by one factor: on
  *     the actor's training, 7B + 7B, searched plan;
  *   - layer_us, what a layer takes beside its work (in decode steps mostly
  *     launches): on generation, 7B + 7B, heuristic plan.
+ * What ReaL's norms move in memory is counted from its code (bench/real.h).
  *
  * Figure 9 goes from the heuristic to the searched plan one decision at a time:
- * generation's layout, then training's, then inference's, simulated as a whole.
- * (Its first, CUDA graphs, is no decision of a plan: layer_us has them.) The
- * text has no numbers of it but that each step is faster than the one before.
+ * generation's layout, then training's, then inference's. (Its first, CUDA
+ * graphs, is no decision of a plan: layer_us has them.) The text has no numbers
+ * of it but that each step is faster than the one before.
  */
 #include "base/clock.h"
 #include "bench/real.h"
+#include "bench/rows.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/predict/price.h"
 
-enum { N_CALLS = 6, N_PLANS = 4, TRAINED = 4, GENERATED = 0 };
+enum {
+    N_CALLS = 6,
+    N_PLANS = 4,
+    TRAINED = 4,
+    GENERATED = 0,
+    MINI_BATCHES = 8
+};
 
 static const char *const call_name[N_CALLS] = {
     "actor_generate", "reward_infer", "ref_infer",
@@ -104,56 +112,49 @@ static const char yaml[] =
     "train: {micro_batch_tokens: 16384}\n"
     "runtime: {place: device}\n";
 
-struct predicted {
-    double call_s[N_CALLS];
-};
-
-/* Samples that are simulated. */
-static int samples_of(const struct published *p, bool whole)
+/* The paper's parts of a call, which follow one another; its code has them in an
+ * outer loop ("split mini-batches in the outer loop"), so that each fills the
+ * pipeline anew. Training has them in one pipeline; of the 70B plans' a quarter of
+ * the samples is priced, and of the mini-batches. */
+static int parts_of(const struct published *p, int call)
 {
-    return whole && p->nodes == 16 ? p->samples / QUARTER : p->samples;
+    if (call < TRAINED)
+        return p->call[call].micro_batches;
+    return p->nodes == 16 ? QUARTER : 1;
 }
 
-/* The paper's micro-batches are parts that pass one after the other; each is
- * cut for the pipeline into pp, or 2 pp where it trains (its code does so).
- * Those of generation are batches, of which pp parts are on their way at a time:
- * instances of so many slots. Training has Megatron's
- * distributed optimizer (ZeRO 1) and recomputes activations. */
-static int32_t micro_batches(const struct published *p, int call, bool trains)
+/* A part is cut for the pipeline into as many as there are stages, and twice as
+ * many of each of the paper's micro-batches where it trains (its code does so).
+ * Generation's are batches: instances of so many slots. */
+static int32_t micro_batches(const struct published *p, int call)
 {
     int32_t pp = p->call[call].pp, n = p->call[call].micro_batches;
-    return call == GENERATED ? 0 : trains && pp > 1 ? 2 * pp * n : pp * n;
+    return call == GENERATED ? 0
+         : call < TRAINED    ? pp
+         : pp > 1            ? 2 * pp * n
+                             : n;
 }
 
-static void lay_out(const struct published *p,
-                    const struct weft_plan_needs *needs,
-                    struct weft_plan *plan)
+/* One call as published, of a node's first devices on. Training has Megatron's
+ * distributed optimizer (ZeRO 1) and recomputes activations. */
+static struct weft_call_plan call_plan(const struct published *p, int call)
 {
-    weft_plan_begin(needs, plan);
-    for (int c = 0; c < N_CALLS; c++) {
-        int32_t at = weft_flow_find_call(&plan->flow, call_name[c]);
-        bool trains = weft_flow_trains(&plan->flow, at);
-        plan->call[at] = (struct weft_call_plan){
-            .mesh = {.node = p->call[c].node,
-                     .n_nodes = p->call[c].nodes,
-                     .n_devices = needs->n_devices},
-            .dp = p->call[c].dp,
-            .tp = p->call[c].tp,
-            .pp = p->call[c].pp,
-            .micro_batches = micro_batches(p, c, trains),
-            .zero = trains,
-            .recompute = trains};
-    }
-    CHECK(weft_plan_check(plan, needs, &err));
+    bool trains = call >= TRAINED;
+    return (struct weft_call_plan){.mesh = {0, p->call[call].nodes, 0, 8},
+                                   .dp = p->call[call].dp,
+                                   .tp = p->call[call].tp,
+                                   .pp = p->call[call].pp,
+                                   .micro_batches = micro_batches(p, call),
+                                   .zero = trains,
+                                   .recompute = trains};
 }
 
-/* The configuration of a plan's run, and the plan. whole: as it is simulated. */
-static void describe(const char *dir, const struct published *p, bool whole,
-                     struct weft_config *config, struct weft_run_needs *needs,
-                     struct weft_plan *plan)
+/* The configuration of a run with a part of a call's samples. */
+static void describe(const char *dir, const struct published *p, int call,
+                     struct weft_config *config, struct weft_run_needs *needs)
 {
     enum { WORDS = 7 };
-    int samples = samples_of(p, whole);
+    int parts = parts_of(p, call), samples = p->samples / parts;
     char path[600], word[WORDS][700];
     const char *words[WORDS];
     snprintf(path, sizeof path, "%s/run.yaml", dir);
@@ -162,74 +163,60 @@ static void describe(const char *dir, const struct published *p, bool whole,
     snprintf(word[2], sizeof word[2], "model.critic=%s/7b", dir);
     snprintf(word[3], sizeof word[3], "rollout.prompts=%d", samples);
     snprintf(word[4], sizeof word[4], "rollout.slots=%d",
-             p->samples / p->call[GENERATED].dp
-                 / p->call[GENERATED].micro_batches / p->call[GENERATED].pp);
+             samples / p->call[call].dp / p->call[call].pp);
     snprintf(word[5], sizeof word[5], "numerics.gradient_groups=%d",
-             p->call[TRAINED].dp);
+             p->call[call].dp);
     snprintf(word[6], sizeof word[6], "ppo.mini_batches=%d",
-             8 * samples / p->samples);
+             call < TRAINED ? 1 : MINI_BATCHES / parts);
     for (int i = 0; i < WORDS; i++)
         words[i] = word[i];
     CHECK(weft_run_config_read(path, WORDS, words, config, &err));
     CHECK(weft_run_needs_read(config, p->nodes, 8, 0, needs, &err));
-    lay_out(p, &needs->plan, plan);
 }
 
-/* Some calls (bits). */
-static void predict_calls(const char *dir, const struct published *p,
-                          const struct weft_cluster *cluster, unsigned calls,
-                          struct predicted *out)
+static double predict_call(const char *dir, const struct published *p,
+                           const struct weft_cluster *cluster, int call)
 {
     const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
-    struct weft_config config;
-    struct weft_run_needs needs;
-    struct weft_plan plan;
-    describe(dir, p, false, &config, &needs, &plan);
-    for (int c = 0; c < N_CALLS; c++) {
-        int32_t at = weft_flow_find_call(&plan.flow, call_name[c]);
-        struct weft_cluster links = real_links(cluster, p->call[c].tp);
-        const struct weft_simulate_options how = {.cluster = &links,
-                                                  .lengths = &lengths,
-                                                  .iterations = 3,
-                                                  .gangs = true};
-        struct weft_priced price[WEFT_MAX_CALLS] = {{0}};
-        struct weft_call_plan one = plan.call[at];
-        struct weft_pricer *pricer;
-        one.mesh.node = 0;
-        if (!(calls >> c & 1))
-            continue;
-        CHECK(weft_pricer_create(&config, &needs.plan, &how, true, &pricer,
-                                 &err));
-        CHECK(weft_pricer_price(pricer, &one, 1u << at, price, &err));
-        weft_pricer_free(pricer);
-        out->call_s[c] = price[at].seconds;
-    }
-    weft_plan_release(&plan);
-    weft_config_release(&config);
-}
-
-/* The iteration, with links as training has them. */
-static double predict_whole(const char *dir, const struct published *p,
-                            const struct weft_cluster *cluster)
-{
-    const struct weft_g_job job = {
-        .n_ranks = p->nodes, .n_devices = 8, .place_per_device = true};
-    const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
-    struct weft_cluster links = real_links(cluster, p->call[TRAINED].tp);
-    struct weft_simulated simulated;
+    struct weft_cluster links = real_links(cluster, p->call[call].tp);
     const struct weft_simulate_options how = {.cluster = &links,
                                               .lengths = &lengths,
                                               .iterations = 3,
-                                              .gangs = true,
-                                              .simulated = &simulated};
+                                              .gangs = true};
+    const struct weft_call_plan plan = call_plan(p, call);
+    struct weft_priced price[WEFT_MAX_CALLS] = {{0}};
     struct weft_config config;
     struct weft_run_needs needs;
-    struct weft_plan plan;
-    describe(dir, p, true, &config, &needs, &plan);
-    CHECK(weft_run_simulate(&config, &job, &plan, &how, NULL, &err));
-    weft_plan_release(&plan);
+    struct weft_pricer *pricer;
+    describe(dir, p, call, &config, &needs);
+    int32_t at = weft_flow_find_call(&needs.flow, call_name[call]);
+    CHECK(
+        weft_pricer_create(&config, &needs.plan, &how, true, &pricer, &err));
+    CHECK(weft_pricer_price(pricer, &plan, 1u << at, price, &err));
+    weft_pricer_free(pricer);
     weft_config_release(&config);
-    return simulated.iteration_s * p->samples / samples_of(p, true);
+    return parts_of(p, call) * price[at].seconds;
+}
+
+/* An iteration by ReaL's algorithm 1: generation, then what infers, then what
+ * trains, each as soon as its nodes are free. Moves of weights and samples are
+ * left out. */
+static double iteration_s(const struct published *p, const double *call_s)
+{
+    double free_s[16] = {0}, ready_s = 0, end_s = 0;
+    for (int c = 0; c < N_CALLS; c++) {
+        double start_s = ready_s;
+        if (c == 1 || c == TRAINED)
+            start_s = ready_s = end_s;
+        for (int n = p->call[c].node; n < p->call[c].node + p->call[c].nodes;
+             n++)
+            start_s = fmax(start_s, free_s[n]);
+        for (int n = p->call[c].node; n < p->call[c].node + p->call[c].nodes;
+             n++)
+            free_s[n] = start_s + call_s[c];
+        end_s = fmax(end_s, start_s + call_s[c]);
+    }
+    return end_s;
 }
 
 /* ---- Calibration -------------------------------------------------------- */
@@ -250,9 +237,7 @@ static double cell(const char *dir, const struct weft_cluster *cluster,
                    double slow, double layer_s, int plan, int call)
 {
     struct weft_cluster c = real_calibrated(cluster, 1 / slow, layer_s);
-    struct predicted got;
-    predict_calls(dir, &published[plan], &c, 1u << call, &got);
-    return got.call_s[call];
+    return predict_call(dir, &published[plan], &c, call);
 }
 
 /* Seconds are nearly linear in layer_s and in the inverse of the factor. */
@@ -277,51 +262,6 @@ static void calibrate(const char *dir, const struct weft_cluster *cluster)
            1e6 * cluster->kind[0].layer_s);
 }
 
-/* ---- Figure 9 ------------------------------------------------------------ */
-
-/* The heuristic's plan with some of the searched one's calls, in the place of
- * the searched one. */
-static struct published mixed_plan(int heuristic, int n_taken,
-                                   const int *taken)
-{
-    struct published p = published[heuristic];
-    for (int i = 0; i < n_taken; i++)
-        p.call[taken[i]] = published[heuristic + 1].call[taken[i]];
-    return p;
-}
-
-static void print_ladder(const char *dir, const struct weft_cluster *cluster)
-{
-    static const struct {
-        const char *name;
-        int n_taken; /* of the order below */
-    } step[] = {{"heuristic", 0},
-                {"generation", 1},
-                {"training", 3},
-                {"inference", 6}};
-    static const int order[N_CALLS] = {GENERATED, TRAINED, TRAINED + 1,
-                                       1,         2,       3};
-    printf("Figure 9, one decision after the other, s an iteration\n");
-    for (int i = 0; i < N_PLANS; i += 2) {
-        double first = 0, before = INFINITY;
-        bool falls = true;
-        printf("%-22s", published[i + 1].name);
-        for (size_t k = 0; k < WEFT_COUNT(step); k++) {
-            struct published p = mixed_plan(i, step[k].n_taken, order);
-            double now = predict_whole(dir, &p, cluster);
-            printf(" %s %.1f", step[k].name, now);
-            falls = falls && now < before;
-            before = now;
-            first = k == 0 ? now : first;
-            fflush(stdout);
-        }
-        printf("\n    times the heuristic's speed: %.2f published, %.2f "
-               "predicted; each step faster than the one before: %s\n",
-               published[i].all_s / published[i + 1].all_s, first / before,
-               falls ? "met" : "missed");
-    }
-}
-
 /* ---- The table ---------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
@@ -335,45 +275,109 @@ static double error_of(double predicted, double value)
     return 100 * (predicted / value - 1);
 }
 
-static void print_tables(const char *dir, const struct weft_cluster *cluster)
+static void predict(const char *dir, const struct weft_cluster *cluster,
+                    double call_s[N_PLANS][N_CALLS])
 {
     double error[N_PLANS * N_CALLS];
     int n = 0;
     printf("%-22s %-15s %10s %10s %8s\n", "ReaL, tables 2 to 6", "call",
            "published", "predicted", "error %");
-    for (int i = 0; i < N_PLANS; i++) {
-        const struct published *p = &published[i];
-        struct predicted got;
-        predict_calls(dir, p, cluster, (1u << N_CALLS) - 1, &got);
+    for (int i = 0; i < N_PLANS; i++)
         for (int c = 0; c < N_CALLS; c++) {
+            const struct published *p = &published[i];
             bool fitted = is_fitted(i, c);
-            double e = error_of(got.call_s[c], p->call[c].seconds);
+            call_s[i][c] = predict_call(dir, p, cluster, c);
+            double e = error_of(call_s[i][c], p->call[c].seconds);
             printf("%-22s %-15s %10.1f %10.1f %8.1f%s\n", p->name,
-                   call_name[c], p->call[c].seconds, got.call_s[c], e,
+                   call_name[c], p->call[c].seconds, call_s[i][c], e,
                    fitted ? " calibrated" : "");
+            fflush(stdout);
+            add_row(&(struct row){fitted ? ROW_CALIBRATED : ROW_PREDICTED,
+                                  "ReaL", p->name, call_name[c], "s",
+                                  p->call[c].seconds, call_s[i][c], NULL});
             if (!fitted)
                 error[n++] = fabs(e);
         }
-        fflush(stdout);
-    }
     qsort(error, (size_t) n, sizeof *error, by_size);
     printf("calls: median error %.1f %%, largest %.1f %% (of %d)\n",
            (error[(n - 1) / 2] + error[n / 2]) / 2, error[n - 1], n);
 }
 
-static bool chosen(int argc, char **argv, const char *section)
+/* Seconds of an iteration, and the searched plan's gain. */
+static void print_iterations(double call_s[N_PLANS][N_CALLS])
 {
-    return argc == 2 || strcmp(argv[3], section) == 0;
+    for (int i = 0; i < N_PLANS; i += 2) {
+        double s[2];
+        for (int k = 0; k < 2; k++) {
+            const struct published *p = &published[i + k];
+            s[k] = iteration_s(p, call_s[i + k]);
+            printf("%-22s iteration %.1f published, %.1f predicted\n",
+                   p->name, p->all_s, s[k]);
+            add_row(&(struct row){ROW_PREDICTED, "ReaL", p->name, "iteration",
+                                  "s", p->all_s, s[k], "sums up its calls"});
+        }
+        double gain = published[i].all_s / published[i + 1].all_s;
+        printf("    searched over heuristic: %.2f published, %.2f "
+               "predicted\n",
+               gain, s[0] / s[1]);
+        add_row(&(struct row){ROW_PREDICTED, "ReaL", published[i + 1].name,
+                              "over heuristic", "times", gain, s[0] / s[1],
+                              NULL});
+    }
+}
+
+/* The heuristic's plan with some of the searched one's calls. */
+static double mixed_s(int heuristic, double call_s[N_PLANS][N_CALLS],
+                      int n_taken, const int *taken)
+{
+    struct published p = published[heuristic];
+    double s[N_CALLS];
+    memcpy(s, call_s[heuristic], sizeof s);
+    for (int i = 0; i < n_taken; i++) {
+        p.call[taken[i]] = published[heuristic + 1].call[taken[i]];
+        s[taken[i]] = call_s[heuristic + 1][taken[i]];
+    }
+    return iteration_s(&p, s);
+}
+
+static void print_ladder(double call_s[N_PLANS][N_CALLS])
+{
+    static const struct {
+        const char *name;
+        int n_taken; /* of the order below */
+    } step[] = {{"heuristic", 0},
+                {"generation", 1},
+                {"training", 3},
+                {"inference", 6}};
+    static const int order[N_CALLS] = {GENERATED, TRAINED, TRAINED + 1,
+                                       1,         2,       3};
+    printf("Figure 9, one decision after the other, s an iteration\n");
+    for (int i = 0; i < N_PLANS; i += 2) {
+        double before = INFINITY;
+        bool falls = true;
+        printf("%-22s", published[i + 1].name);
+        for (size_t k = 0; k < WEFT_COUNT(step); k++) {
+            double now = mixed_s(i, call_s, step[k].n_taken, order);
+            printf(" %s %.1f", step[k].name, now);
+            falls = falls && now < before;
+            before = now;
+        }
+        printf("\n    each step faster than the one before: %s\n",
+               falls ? "met" : "missed");
+        add_row(&(struct row){ROW_ORDER, "ReaL", published[i + 1].name,
+                              "figure 9, each step is faster", "", 1, falls,
+                              NULL});
+    }
 }
 
 int main(int argc, char **argv)
 {
     char dir[256], path[600];
     struct weft_cluster file, cluster;
-    double start = weft_clock_s();
-    if (argc != 2 && (argc != 4 || strcmp(argv[2], "--only") != 0)) {
-        fprintf(stderr, "usage: papers CLUSTER.yaml [--only SECTION]\n"
-                        "sections: calibrate, tables, figure9\n");
+    double call_s[N_PLANS][N_CALLS], start = weft_clock_s();
+    bool calibrates = argc == 3 && strcmp(argv[2], "--calibrate") == 0;
+    if (argc != 2 && !calibrates) {
+        fprintf(stderr, "usage: papers CLUSTER.yaml [--calibrate]\n");
         return 2;
     }
     CHECK(weft_cluster_read(argv[1], &file, &err));
@@ -382,12 +386,13 @@ int main(int argc, char **argv)
     made_prompts(dir, "prompts.jsonl", 4096, 1024, 1024);
     snprintf(path, sizeof path, "%s/run.yaml", dir);
     CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
-    if (chosen(argc, argv, "calibrate"))
+    if (calibrates) {
         calibrate(dir, &file);
-    if (chosen(argc, argv, "tables"))
-        print_tables(dir, &cluster);
-    if (chosen(argc, argv, "figure9"))
-        print_ladder(dir, &cluster);
+    } else {
+        predict(dir, &cluster, call_s);
+        print_iterations(call_s);
+        print_ladder(call_s);
+    }
     weft_dir_remove(dir, NULL);
     printf("%.0f s\n", weft_clock_s() - start);
     return 0;

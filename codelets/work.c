@@ -66,6 +66,8 @@ struct weft_work weft_work_layer(const struct weft_shape *shape,
     /* parts of one count once */
     work.n_layers = (parts & (WEFT_WORK_ATTENTION | WEFT_WORK_QKV_BACKWARD))
                  != 0;
+    work.n_passes = ((parts & WEFT_WORK_ATTENTION) ? 1 : 0)
+                  + ((parts & WEFT_WORK_QKV_BACKWARD) ? 2 : 0);
     if (parts & (WEFT_WORK_ATTENTION | WEFT_WORK_HEADS_BACKWARD))
         work.n_keys = rows->n_keys;
     if (parts & WEFT_WORK_ATTENTION)
@@ -123,7 +125,7 @@ struct weft_work weft_work_steps(const struct weft_shape *shape,
         work.bytes += n_layers * 2.0 * size * (double) sums.kv
                     * (double) (r->n_cached + r->n_rows);
     }
-    work.n_layers = n_layers;
+    work.n_layers = work.n_passes = n_layers;
     work.bytes += work.n_steps * size * (n_layers * layer + columns * h);
     work.is_all = true;
     return work;

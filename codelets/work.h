@@ -3,7 +3,8 @@
  * What operations on a model's weights do, in the terms of struct weft_work
  * (plan/task.h): each counts the products and the attention that its kernel
  * computes, for a range of tensor blocks. Norms, rotations and activation
- * functions are left out; they are below a hundredth of it.
+ * functions are not counted as operations, of which they are less than a
+ * hundredth, but as passes over a layer's rows (n_passes).
  */
 #ifndef WEFT_CODELETS_WORK_H
 #define WEFT_CODELETS_WORK_H

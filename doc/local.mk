@@ -16,7 +16,7 @@ nobase_dist_doc_DATA += \
 	%D%/schedules.md \
 	%D%/simulate.md \
 	%D%/strategies.md
-pictures = blocks compared generation graph groups layer mesh moves schedule \
+pictures = blocks compared generation graph groups layer mesh moves papers schedule \
 	schedule_greedy schedule_measured schedule_planned simulate staleness \
 	timeline zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)

@@ -80,6 +80,7 @@ static const struct key kind_keys[] = {
     OPTIONAL_KEY("node_memory_gbs", node_bytes_per_s, 1e-2, 1e8, 1e9),
     NUMBER_KEY("task_us", task_s, 0, 1e6, 1e-6),
     OPTIONAL_KEY("layer_us", layer_s, 0, 1e6, 1e-6),
+    OPTIONAL_KEY("row_bytes", row_bytes, 0, 1e4, 1),
     OPTIONAL_KEY("insert_us", insert_s, 0, 1e6, 1e-6),
     TABLE_KEY("by_rows", by_rows, 1e9),
     TABLE_KEY("by_bytes", by_bytes, 1e15),

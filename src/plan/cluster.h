@@ -44,7 +44,10 @@ struct weft_node_kind {
     double node_bytes_per_s;    /* of all devices of a node together */
     double task_s;              /* before a task begins its work */
     double layer_s;             /* for each of its layers */
-    double insert_s;            /* that the program takes to insert a task */
+    /* Bytes that norms, residual sums and the like of a layer read and write,
+     * for each row and number of its hidden state; 0: they are not priced. */
+    double row_bytes;
+    double insert_s; /* that the program takes to insert a task */
     /* Shares of the peak: by rows of a product, and by bytes of a task. */
     struct weft_size_table by_rows, by_bytes;
     struct weft_link inside; /* between two devices of a node */

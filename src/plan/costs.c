@@ -192,6 +192,22 @@ static double memory_rate(const struct weft_costs *c, int32_t node)
                  kind->node_bytes_per_s / c->busy[node]);
 }
 
+/* Norms, residual sums and activation functions: kernels of their own, which move
+ * bytes between products. All members of a tp group do those of all rows. */
+static double passes_s(const struct weft_costs *c,
+                       const struct weft_recording *r,
+                       const struct weft_rec_work *w, int32_t node)
+{
+    const struct weft_node_kind *kind = kind_of(c, node);
+    if (w->n_passes == 0 || !w->shape || kind->row_bytes == 0)
+        return 0;
+    double bytes = (double) w->n_rows / w->n_steps
+                 * r->shape[w->shape].shape.hidden * kind->row_bytes;
+    double rate = memory_rate(c, node)
+                * weft_size_table_at(&kind->by_bytes, bytes);
+    return w->n_passes * bytes / rate;
+}
+
 static double roofline_s(const struct weft_costs *c,
                          const struct weft_recording *r,
                          const struct weft_rec_work *w, int32_t node)
@@ -208,7 +224,7 @@ static double roofline_s(const struct weft_costs *c,
     double rate = memory_rate(c, node)
                 * weft_size_table_at(&kind->by_bytes, bytes / steps);
     return steps * kind->task_s + w->n_layers * kind->layer_s
-         + most(flop / flops, bytes / rate);
+         + passes_s(c, r, w, node) + most(flop / flops, bytes / rate);
 }
 
 /* What a gang's member receives, over the slowest of the ways from the others:

@@ -8,6 +8,7 @@
  *
  *     tasks      steps x task_s + layers x layer_s
  *                + max(flop / speed(rows), bytes / memory)
+ *                + passes x rows x hidden x row_bytes / memory
  *     gangs      and what a member receives from the others
  *     messages   from place to place: links and latency; who shares a link
  *                with whom is the simulation's matter

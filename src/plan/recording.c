@@ -212,9 +212,10 @@ static double tile_bytes(const struct weft_recording *r,
                                     : written;
 }
 
-static uint16_t layers_of(const struct weft_work *w)
+/* What a step has so often, of all steps. */
+static uint16_t of_steps(int32_t each, const struct weft_work *w)
 {
-    int64_t n = (int64_t) w->n_layers * (w->n_steps ? w->n_steps : 1);
+    int64_t n = (int64_t) each * (w->n_steps ? w->n_steps : 1);
     return n > UINT16_MAX ? UINT16_MAX : (uint16_t) n;
 }
 
@@ -233,7 +234,8 @@ void weft_recording_work(struct weft_recording *r,
         .n_keys = (float) w->n_keys,
         .n_rows = (int32_t) w->n_rows,
         .n_steps = (uint16_t) (w->n_steps ? w->n_steps : 1),
-        .n_layers = layers_of(w),
+        .n_layers = of_steps(w->n_layers, w),
+        .n_passes = of_steps(w->n_passes, w),
         .shape = w->shape ? shape_of(r, w->shape, w->n_blocks) : 0};
 }
 

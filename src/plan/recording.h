@@ -68,7 +68,8 @@ struct weft_rec_work {
     int32_t n_rows;
     uint16_t n_steps;  /* 1 or more */
     uint16_t shape;    /* number in weft_recording.shape; 0: of no model */
-    uint16_t n_layers; /* of all steps */
+    uint16_t n_layers; /* of all steps, as the next */
+    uint16_t n_passes; /* through a layer's norms and the like */
 };
 
 /* A model and the number of its tensor blocks that a task computes. */

@@ -68,7 +68,10 @@ struct weft_work {
     int32_t n_blocks;               /* of its tensor blocks */
     int32_t n_steps; /* the task does so many steps one after another; 0: 1 */
     int32_t n_layers; /* of the model, in each step */
-    int64_t n_rows;   /* of all steps: tokens, or targets of a head */
+    /* through a layer's norms, residual sums and activation functions, in each
+     * step: a forward pass is one, a backward one counts two */
+    int32_t n_passes;
+    int64_t n_rows; /* of all steps: tokens, or targets of a head */
     int64_t n_keys;
     double flop;  /* multiplication and addition are two */
     double bytes; /* read and written, beside those of its tiles: each counts

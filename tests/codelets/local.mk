@@ -13,6 +13,9 @@ check_PROGRAMS += %D%/test_group_advantage
 check_PROGRAMS += %D%/test_losses
 %C%_test_losses_LDADD = $(graphs_libs)
 %C%_test_losses_SOURCES = %D%/test_losses.c %D%/task_fixture.h
+check_PROGRAMS += %D%/test_work
+%C%_test_work_LDADD = $(graphs_libs)
+%C%_test_work_SOURCES = %D%/test_work.c
 gpus_headers = %D%/gpus_fixture.h %D%/task_fixture.h \
 	tests/cuda/card_orders.h
 if WEFT_HAVE_CUDA

@@ -20,6 +20,7 @@ static const char good[] = "name: two\n"
                            "    node_memory_gbs: 2000\n"
                            "    task_us: 10\n"
                            "    layer_us: 7\n"
+                           "    row_bytes: 4\n"
                            "    by_rows: [[1, 0.1], [101, 0.6]]\n"
                            "    by_bytes: [[1000, 0.5], [3000, 1]]\n"
                            "    inside: {gbs: 200, us: 2}\n"
@@ -96,6 +97,7 @@ static void test_faults(void)
          "1000, and that of all devices, 4000"},
         {"node_memory_gbs: 2000", "node_memory_gbs: 999", "lies between"},
         {"    task_us: 10\n", "", "'task_us' is missing"},
+        {"row_bytes: 4", "row_bytes: -4", "'row_bytes' is -4"},
         {"[101, 0.6]", "[1, 0.6]", "the sizes of 'by_rows' must ascend"},
         {"[101, 0.6]", "[101, 1.6]", "'by_rows' is 1.6"},
         {"[101, 0.6]", "[101]", "'by_rows' must hold pairs"},
@@ -199,6 +201,13 @@ static void test_tasks(void)
     work.n_layers = 2;
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 7),
                30e-6 + 6 * 7e-6 + 1e12 / (10e12 * 0.18)));
+    /* two passes in each, over 17 rows of 8 numbers: 544 bytes of the memory that
+     * 4 devices share */
+    shape.hidden = 8;
+    work.n_passes = 2;
+    work.flop = 0;
+    CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 7),
+               30e-6 + 6 * 7e-6 + 6 * 544 / (500e9 * 0.5)));
     /* by bytes: 4 devices share 2000 GB/s */
     work = (struct weft_work){.bytes = 2000};
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 0),

@@ -45,6 +45,7 @@ static void half_at(const int32_t x[2], const int32_t y[2], size_t bytes,
         task("part", first + k, position);
         weft_recording_access(&r, x[k], READ);
         weft_recording_access(&r, part[k], WRITE);
+        weft_recording_work(&r, &(struct weft_work){.n_passes = 1});
     }
     for (int k = 0; k < 2; k++) {
         got[k] = tile(first + k, bytes);
@@ -98,6 +99,7 @@ static void test_members(void)
         CHECK(t->call == 3 && t->layer == 4 && t->n_access == 2);
         CHECK(t->member == k && t->n_members == 2 && g->task == 1 + k);
         CHECK(g->n_expanded == 3 && g->received_bytes == 100);
+        CHECK_INT(t->work.n_passes, 1);
         CHECK(g->n_received == 1);
         check_access(1 + k, 0, x[k], READ);
         check_access(1 + k, 1, y[k], WRITE);
@@ -134,6 +136,7 @@ static void test_within(void)
     CHECK(r.n_tasks == 2 && r.n_gangs == 2 && r.n_tiles == 2);
     for (int k = 0; k < 2; k++) {
         CHECK(r.gang[k].n_expanded == 6);
+        CHECK_INT(r.task[k].work.n_passes, 2);
         CHECK(r.gang[k].received_bytes == 400 && r.gang[k].n_received == 2);
         CHECK(r.task[k].position == 1 && r.task[k].n_access == 1);
         check_access(k, 0, x[k], BOTH);

@@ -264,6 +264,7 @@ static void add_work(struct weft_rec_work *sum, const struct weft_rec_work *w)
     sum->flop += w->flop;
     sum->bytes += w->bytes;
     sum->n_layers += w->n_layers;
+    sum->n_passes += w->n_passes;
     if (w->shape && !sum->shape) {
         sum->shape = w->shape;
         sum->n_rows = w->n_rows;
