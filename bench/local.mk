@@ -57,7 +57,7 @@ bench-tail-emulated: %D%/tail_emulated
 bench-tail: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
-%C%_papers_SOURCES = %D%/papers.c %D%/rows.h %D%/real.h %D%/made.h %D%/check.h
+%C%_papers_SOURCES = %D%/papers.c %D%/rows.h %D%/median.h %D%/real.h %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
 bench_programs += %D%/papers_real
 %C%_papers_real_SOURCES = %D%/papers_real.c %D%/rows.h %D%/real.h %D%/made.h %D%/check.h
@@ -66,7 +66,8 @@ bench_programs += %D%/papers_search
 %C%_papers_search_SOURCES = %D%/papers_search.c %D%/opened.h %D%/check.h
 %C%_papers_search_LDADD = $(weft_libs)
 bench_programs += %D%/papers_flexrlhf
-%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/rows.h %D%/made.h %D%/check.h
+%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/rows.h %D%/median.h \
+	%D%/made.h %D%/check.h
 %C%_papers_flexrlhf_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
@@ -108,7 +109,7 @@ bench-trust-emulated: %D%/emulate
 	%D%/emulate --layouts $(srcdir)/examples/quickstart/ppo.yaml \
 	    rollout.prompts=8 rollout.max_new_tokens=16
 bench_programs += %D%/speed
-%C%_speed_SOURCES = %D%/speed.c %D%/probe.h
+%C%_speed_SOURCES = %D%/speed.c %D%/median.h %D%/probe.h
 %C%_speed_CFLAGS = $(KERN_CFLAGS)
 %C%_speed_LDADD = $(kern_libs)
 EXTRA_DIST += %D%/trust.sh
@@ -142,7 +143,7 @@ bench-control: %D%/control
 	%D%/control
 # What papers measured beside what is predicted: all, in one table, or a paper's.
 bench_programs += %D%/papers_table
-%C%_papers_table_SOURCES = %D%/papers_table.c %D%/rows.h
+%C%_papers_table_SOURCES = %D%/papers_table.c %D%/rows.h %D%/median.h
 bench-papers: %D%/papers_table %D%/papers %D%/papers_real %D%/papers_search \
 	%D%/papers_flexrlhf %D%/papers_rlhfuse
 	@rm -f %D%/papers.rows
@@ -163,7 +164,7 @@ bench-papers-rlhfuse: %D%/papers_rlhfuse
 # What the search for plans takes, and what it estimates beside simulations of
 # plans at random.
 bench_programs += %D%/search
-%C%_search_SOURCES = %D%/search.c %D%/opened.h %D%/check.h
+%C%_search_SOURCES = %D%/search.c %D%/median.h %D%/opened.h %D%/check.h
 %C%_search_LDADD = $(weft_libs)
 clusters = $(srcdir)/examples/clusters
 bench-search: %D%/search

@@ -22,6 +22,7 @@
  * of it but that each step is faster than the one before.
  */
 #include "base/clock.h"
+#include "bench/median.h"
 #include "bench/real.h"
 #include "bench/rows.h"
 #include "job/plan_needs.h"
@@ -264,12 +265,6 @@ static void calibrate(const char *dir, const struct weft_cluster *cluster)
 
 /* ---- The table ---------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
 static double error_of(double predicted, double value)
 {
     return 100 * (predicted / value - 1);
@@ -298,9 +293,9 @@ static void predict(const char *dir, const struct weft_cluster *cluster,
             if (!fitted)
                 error[n++] = fabs(e);
         }
-    qsort(error, (size_t) n, sizeof *error, by_size);
-    printf("calls: median error %.1f %%, largest %.1f %% (of %d)\n",
-           (error[(n - 1) / 2] + error[n / 2]) / 2, error[n - 1], n);
+    double median = median_sort(error, n);
+    printf("calls: median error %.1f %%, largest %.1f %% (of %d)\n", median,
+           error[n - 1], n);
 }
 
 /* Seconds of an iteration, and the searched plan's gain. */

@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "bench/made.h"
+#include "bench/median.h"
 #include "bench/rows.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
@@ -355,7 +356,7 @@ static void calibrate(struct bench *b)
            1e6 * *layer_s, 1e6 * file_s, b->gather_share);
 }
 
-/* ---- Tables ------------------------------------------------------------- */
+/* ---- Rows of the table of all papers ------------------------------------ */
 
 struct got {
     int batch;
@@ -403,6 +404,26 @@ static void add_cell(const struct cell *row, int size, const struct got *g,
                                   : why_missed(row, size)});
 }
 
+static void add_order(const struct cell *a, const struct cell *b, int size,
+                      bool same)
+{
+    char setting[80], what[80], why[120];
+    snprintf(setting, sizeof setting, "%s, %d GPUs%s", sizes[size].name,
+             a->devices, a->keeps ? ", kept" : "");
+    snprintf(what, sizeof what, "%s before %s",
+             name_of[(a->rate[size] > b->rate[size] ? a : b)->strategy],
+             name_of[(a->rate[size] > b->rate[size] ? b : a)->strategy]);
+    snprintf(why, sizeof why, "published as %.1f %% apart%s",
+             100 * fabs(a->rate[size] / b->rate[size] - 1),
+             a->strategy == INTERLEAVE_1
+                 ? "; ZeRO 3 leaves no whole model to move away here"
+                 : "");
+    add_row(&(struct row){ROW_ORDER, "FlexRLHF", setting, what, "", 1, same,
+                          why});
+}
+
+/* ---- The paper's tables ------------------------------------------------- */
+
 static void print_cell(const struct cell *row, int size, const struct got *g)
 {
     double want = row->rate[size];
@@ -424,22 +445,6 @@ static void print_cell(const struct cell *row, int size, const struct got *g)
     printf("%s\n", doubted ? " flagged: slower than on 8" : "");
     add_cell(row, size, g, fitted, doubted);
     fflush(stdout);
-}
-
-static void add_order(const struct cell *a, const struct cell *b, int size,
-                      bool same)
-{
-    char setting[80], what[80];
-    snprintf(setting, sizeof setting, "%s, %d GPUs%s", sizes[size].name,
-             a->devices, a->keeps ? ", kept" : "");
-    snprintf(what, sizeof what, "%s before %s",
-             name_of[(a->rate[size] > b->rate[size] ? a : b)->strategy],
-             name_of[(a->rate[size] > b->rate[size] ? b : a)->strategy]);
-    add_row(&(struct row){ROW_ORDER, "FlexRLHF", setting, what, "", 1, same,
-                          a->strategy == INTERLEAVE_1
-                              ? "within 5 %; ZeRO 3 leaves no whole model "
-                                "to move away here"
-                              : "within 5 %"});
 }
 
 /* Pairs of strategies that have the same devices and size and differ by more
@@ -470,11 +475,7 @@ static void print_order(struct got got[][N_SIZES])
     printf("order of strategies: %d of %d pairs as published\n", kept, n);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
+/* ---- Other plans, other devices ------------------------------------------ */
 
 /* A step of four models on all devices, each call with its fastest tp. */
 static void print_more(const struct bench *b, struct got got[][N_SIZES])
@@ -621,9 +622,9 @@ int main(int argc, char **argv)
                 && !(i == 0 && (k == 0 || k == 2)))
                 error[n++] = fabs(g->rate / row->rate[k] - 1);
         }
-    qsort(error, (size_t) n, sizeof *error, by_size);
+    double median = median_sort(error, n);
     printf("\nmedian error %.0f %%, largest %.0f %% (of %d cells)\n",
-           100 * error[n / 2], 100 * error[n - 1], n);
+           100 * median, 100 * error[n - 1], n);
     print_order(got);
     printf("largest batch of a device, 7B on 8: %d and %d, %.2f times; "
            "published 24 and 36, 1.5\n",

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "bench/median.h"
 #include "bench/rows.h"
 
 enum { MOST_ROWS = 400, MOST_TEXT = 65536, FIELDS = 8, MISSED = 25 };
@@ -113,12 +114,6 @@ static void print_table(void)
                    rows[i].what, is_missed(&rows[i]) ? "missed" : "met");
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
 /* Of a paper's rows in one unit, if it is the first of them. */
 static void print_median(int first)
 {
@@ -135,12 +130,11 @@ static void print_median(int first)
         error[n++] = fabs(error_of(r));
         within += !is_missed(r);
     }
-    qsort(error, (size_t) n, sizeof *error, by_size);
+    double median = median_sort(error, n);
     printf("%-9s %-10s %3d cells: median error %.1f %%, largest %.0f %%; %d "
            "within %d %%\n",
-           rows[first].paper, rows[first].unit, n,
-           (error[(n - 1) / 2] + error[n / 2]) / 2, error[n - 1], within,
-           MISSED);
+           rows[first].paper, rows[first].unit, n, median, error[n - 1],
+           within, MISSED);
 }
 
 static void print_below(void)

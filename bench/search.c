@@ -10,13 +10,8 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "bench/median.h"
 #include "bench/opened.h"
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
 
 /* A call's devices and degrees. */
 static void show_call(const struct weft_call_plan *p)
@@ -132,10 +127,10 @@ int main(int argc, char **argv)
         error[i] = fabs(e);
         within += error[i] <= 0.05;
     }
-    qsort(error, (size_t) n, sizeof *error, ascending);
+    double median = median_sort(error, n);
     printf("%d plans: median error %.1f %%, largest %.1f %%, %d within "
            "5 %%\n",
-           n, 100 * error[n / 2], 100 * error[n - 1], within);
+           n, 100 * median, 100 * error[n - 1], within);
     weft_free(drawn);
     weft_free(error);
     opened_close(&o);

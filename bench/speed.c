@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "median.h"
 #include "probe.h"
 
 enum { MOST = 64, ROUNDS = 5, FLOATS = 8 << 20, FLOPS = 80, PASSES = 4 };
@@ -49,12 +50,6 @@ static double slowest(struct worker *w, int n)
     return most;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv)
 {
     static struct worker w[MOST];
@@ -68,8 +63,7 @@ int main(int argc, char **argv)
             return 1;
     for (int r = -1; r < ROUNDS; r++) /* the first one touches the pages */
         took[r < 0 ? 0 : r] = slowest(w, n);
-    qsort(took, ROUNDS, sizeof *took, by_size);
-    printf("%.6f\n", took[ROUNDS / 2]);
+    printf("%.6f\n", median_sort(took, ROUNDS));
     for (int i = 0; i < n; i++)
         weft_free(w[i].x);
     return 0;

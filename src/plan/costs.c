@@ -192,6 +192,15 @@ static double memory_rate(const struct weft_costs *c, int32_t node)
                  kind->node_bytes_per_s / c->busy[node]);
 }
 
+/* Of moving bytes by tasks of so many each. */
+static double moved_s(const struct weft_costs *c, int32_t node, double bytes,
+                      double each)
+{
+    return bytes
+         / (memory_rate(c, node)
+            * weft_size_table_at(&kind_of(c, node)->by_bytes, each));
+}
+
 /* Norms, residual sums and activation functions: kernels of their own, which move
  * bytes between products. All members of a tp group do those of all rows. */
 static double passes_s(const struct weft_costs *c,
@@ -203,9 +212,7 @@ static double passes_s(const struct weft_costs *c,
         return 0;
     double bytes = (double) w->n_rows / w->n_steps
                  * r->shape[w->shape].shape.hidden * kind->row_bytes;
-    double rate = memory_rate(c, node)
-                * weft_size_table_at(&kind->by_bytes, bytes);
-    return w->n_passes * bytes / rate;
+    return moved_s(c, node, w->n_passes * bytes, bytes);
 }
 
 static double roofline_s(const struct weft_costs *c,
@@ -221,10 +228,9 @@ static double roofline_s(const struct weft_costs *c,
     double steps = w->n_steps, flop = (double) w->flop;
     double bytes = (double) w->bytes;
     flops *= weft_size_table_at(&kind->by_rows, w->n_rows / steps);
-    double rate = memory_rate(c, node)
-                * weft_size_table_at(&kind->by_bytes, bytes / steps);
     return steps * kind->task_s + w->n_layers * kind->layer_s
-         + passes_s(c, r, w, node) + most(flop / flops, bytes / rate);
+         + passes_s(c, r, w, node)
+         + most(flop / flops, moved_s(c, node, bytes, bytes / steps));
 }
 
 /* What a gang's member receives, over the slowest of the ways from the others:
