@@ -26,7 +26,8 @@ graphs_sources = \
 	%D%/calls/deal.c %D%/calls/deal.h \
 	%D%/calls/follow.c \
 	%D%/calls/gather.c %D%/calls/gather.h \
-	%D%/calls/generate.c \
+	%D%/calls/generate.c %D%/calls/generate_inside.h \
+	%D%/calls/generate_instances.c %D%/calls/generate_move.c \
 	%D%/calls/held.c \
 	%D%/calls/infer.c \
 	%D%/calls/layout.c %D%/calls/layout.h \

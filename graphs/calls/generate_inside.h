@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What generate.c, generate_instances.c and generate_move.c share. */
+#ifndef WEFT_CALLS_GENERATE_INSIDE_H
+#define WEFT_CALLS_GENERATE_INSIDE_H
+
+#include "graphs/calls/calls.h"
+
+/* Whether a chunk is a task of each member. */
+WEFT_INLINE bool weft_g_generate_is_one_task(
+    const struct weft_g_layout *layout)
+{
+    return layout->plan.pp == 1 && layout->is_gang;
+}
+
+/* The member of a replica that draws tokens. */
+WEFT_INLINE const struct weft_g_member *weft_g_generate_home(
+    const struct weft_g_layout *layout, int32_t dp)
+{
+    return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0);
+}
+
+/* Where an instance's tasks on its state run. */
+struct weft_where weft_g_generate_where(
+    const struct weft_g_generate *gen, const struct weft_g_instance *instance,
+    int32_t iteration);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The instances of generation: their tiles, and how samples are shared out. */
+#include "base/alloc.h"
+#include "codelets/parts.h"
+#include "graphs/calls/generate_inside.h"
+#include "plan/shares.h"
+
+static size_t arena_bytes(const struct weft_shape *shape,
+                          const struct weft_g_layout *layout, int32_t stage,
+                          const struct weft_g_member *member, int32_t pages)
+{
+    int32_t layers = layout->first_layer[stage + 1]
+                   - layout->first_layer[stage];
+    return (size_t) pages
+         * weft_part_kv_page_bytes(shape, member->blocks, layers);
+}
+
+int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
+                                  int32_t n)
+{
+    return (int32_t) weft_min64(layout->plan.dp * layout->plan.pp, n);
+}
+
+int32_t weft_g_generate_share(const struct weft_g_layout *layout, int32_t n,
+                              int32_t instance)
+{
+    const struct weft_call_plan *plan = &layout->plan;
+    int32_t instances = weft_g_generate_instances(layout, n);
+    if (plan->shares.n == 0 || instances < plan->dp)
+        return (int32_t) weft_ceil_div(n, instances);
+    int32_t mine = weft_plan_share(plan, n, instance % plan->dp).n;
+    return (int32_t) weft_ceil_div(mine, instances / plan->dp);
+}
+
+int32_t weft_g_generate_slots(const struct weft_g_layout *layout, int32_t n)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < weft_g_generate_instances(layout, n); i++)
+        most = weft_max32(most, weft_g_generate_share(layout, n, i));
+    return most;
+}
+
+static int arenas_init(struct weft_g_generate *gen,
+                       struct weft_g_instance *instance, struct weft_err *err)
+{
+    const struct weft_g_model *model = gen->model;
+    const struct weft_call_plan *plan = &gen->layout.plan;
+    size_t n = (size_t) (plan->pp * plan->tp);
+    int rc = 0;
+    instance->arena = weft_alloc(n, sizeof *instance->arena);
+    if (!instance->arena)
+        return weft_err_nomem(err, "generation", n * 8);
+    for (int32_t s = 0; s < plan->pp; s++)
+        for (int32_t k = 0; k < plan->tp && !rc; k++) {
+            const struct weft_g_member *m = weft_g_layout_member(
+                &gen->layout, instance->dp, s, k);
+            struct weft_tile_id id = {model->name, "KV arena", 0,
+                                      -1,          -1,         m->place};
+            rc = weft_tile_create(
+                model->rt, &id, WEFT_MEM_KV,
+                arena_bytes(&model->shape, &gen->layout, s, m, gen->n_pages),
+                &instance->arena[s * plan->tp + k], err);
+        }
+    return rc;
+}
+
+static int instance_init(struct weft_g_generate *gen, int32_t i,
+                         struct weft_err *err)
+{
+    const struct weft_g_model *model = gen->model;
+    struct weft_g_instance *instance = &gen->instance[i];
+    instance->dp = i % gen->layout.plan.dp;
+    const struct weft_g_member *home = weft_g_generate_home(&gen->layout,
+                                                            instance->dp);
+    struct weft_tile_id id = {model->name, "decode state", 0, -1,
+                              -1,          home->place};
+    struct weft_gen_state layout;
+    instance->home = home->device;
+    weft_gen_state_layout(gen->n_slots, gen->max_total, gen->n_pages,
+                          &layout);
+    int rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES, layout.bytes,
+                              &instance->state, err);
+    id.kind = "decode status";
+    for (int k = 0; k < 2 && !rc; k++)
+        rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES,
+                              weft_gen_status_bytes(gen->n_slots),
+                              &instance->status[k], err);
+    if (!rc && gen->layout.on_gpus
+        && weft_g_generate_is_one_task(&gen->layout)) {
+        instance->graphs = weft_gen_graphs_create(gen->n_slots);
+        if (!instance->graphs)
+            rc = weft_err_nomem(err, "generation", 1);
+        id.kind = "CUDA graphs";
+        if (!rc)
+            rc = weft_tile_reserve(
+                model->rt, &id, WEFT_MEM_ACTIVATIONS,
+                weft_gen_graphs_bytes(&model->shape, gen->n_slots),
+                &instance->graphs_memory, err);
+    }
+    return rc ? rc : arenas_init(gen, instance, err);
+}
+
+int weft_g_generate_init(const struct weft_g_model *model,
+                         const struct weft_g_layout *layout,
+                         int32_t max_instances, int32_t n_slots,
+                         int32_t max_total, int32_t kv_blocks,
+                         struct weft_g_generate *out, struct weft_err *err)
+{
+    int32_t n = weft_g_generate_instances(layout, max_instances);
+    int32_t most = weft_gen_most_pages(n_slots, max_total);
+    int32_t least = weft_gen_most_pages(1, max_total);
+    *out = (struct weft_g_generate){
+        .model = model, .n_slots = n_slots, .max_total = max_total};
+    if (kv_blocks > 0 && kv_blocks < least)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "a KV cache of %d blocks is too small "
+                            "(rollout.kv_blocks, --kv-blocks): a text of %d "
+                            "tokens needs %d blocks of %d tokens",
+                            kv_blocks, max_total, least, WEFT_PAGE_TOKENS);
+    out->n_pages = kv_blocks > 0 && kv_blocks < most ? kv_blocks : most;
+    int rc = weft_g_layout_copy(layout, &out->layout, err);
+    out->instance = weft_alloc((size_t) n, sizeof *out->instance);
+    if (!rc && !out->instance)
+        rc = weft_err_nomem(err, "generation",
+                            (size_t) n * sizeof *out->instance);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        out->n_instances++;
+        rc = instance_init(out, i, err);
+    }
+    return rc;
+}
+
+void weft_g_generate_release(struct weft_g_generate *gen)
+{
+    int32_t arenas = gen->layout.plan.pp * gen->layout.plan.tp;
+    for (int32_t i = 0; i < gen->n_instances; i++) {
+        struct weft_g_instance *instance = &gen->instance[i];
+        weft_tile_release(instance->state);
+        for (int32_t k = 0; instance->arena && k < arenas; k++)
+            weft_tile_release(instance->arena[k]);
+        weft_free(instance->arena);
+        weft_gen_graphs_free(instance->graphs);
+        weft_tile_release(instance->graphs_memory);
+        weft_tile_release(instance->status[0]);
+        weft_tile_release(instance->status[1]);
+    }
+    weft_free(gen->instance);
+    weft_g_layout_release(&gen->layout);
+    *gen = (struct weft_g_generate){0};
+}
+
+int32_t weft_g_generate_place(const struct weft_g_generate *gen,
+                              int32_t instance)
+{
+    return weft_tile_place(gen->instance[instance].state);
+}
+
+/* On a device chunks have priority over inference, as the next phase waits for
+ * generation. */
+struct weft_where weft_g_generate_where(
+    const struct weft_g_generate *gen, const struct weft_g_instance *instance,
+    int32_t iteration)
+{
+    return (struct weft_where){.device = instance->home,
+                               .priority = WEFT_PRIORITY_GENERATE,
+                               .call = gen->call,
+                               .iteration = iteration,
+                               .micro_batch = -1,
+                               .layer = -1};
+}
