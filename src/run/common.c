@@ -125,3 +125,22 @@ int weft_run_common(const struct weft_trainer *t, struct weft_err *err)
     weft_string_release(&mine);
     return rc;
 }
+
+int weft_run_share_text(char **text, size_t *n, const char *what,
+                        struct weft_err *err)
+{
+    bool first = weft_world_rank() == 0;
+    int64_t bytes = first && *text ? (int64_t) *n : 0;
+    weft_world_share_from(0, &bytes, sizeof bytes);
+    if (!first) {
+        weft_free(*text);
+        *text = weft_alloc((size_t) bytes + 1, 1);
+        *n = (size_t) bytes;
+    }
+    int rc = weft_world_agree(
+        bytes > 0 && *text ? 0 : weft_err_nomem(err, what, (size_t) bytes),
+        err);
+    if (!rc)
+        weft_world_share_from(0, *text, (size_t) bytes);
+    return rc;
+}

@@ -33,13 +33,19 @@ int weft_trainer_lay_out(struct weft_trainer *t, struct weft_err *err)
 
 /* ---- Creating ---------------------------------------------------------- */
 
+/* The call whose layout a role's tiles have. */
+static int32_t home_of(const struct weft_trainer *t, int32_t role)
+{
+    return weft_flow_call_of(
+        &t->flow, t->flow.role[role].trained ? WEFT_TRAIN : WEFT_INFER, role);
+}
+
 static int create_model(struct weft_trainer *t, struct weft_run_model *m,
                         struct weft_err *err)
 {
     const struct weft_role *role = &t->flow.role[m->role];
     const char *folder = weft_run_folder(&t->config, role);
-    m->home = weft_flow_call_of(
-        &t->flow, role->trained ? WEFT_TRAIN : WEFT_INFER, m->role);
+    m->home = home_of(t, m->role);
     m->open = true;
     m->optim = role->trained ? weft_run_optimizer(&t->config, role) : NULL;
     m->offload = !role->trained && t->plan.call[m->home].offload;
@@ -224,7 +230,7 @@ static bool same_layout(const struct weft_call_plan *a,
 bool weft_trainer_moves(const struct weft_trainer *t,
                         const struct weft_plan *plan, int32_t role)
 {
-    int32_t home = t->model[role].home;
+    int32_t home = home_of(t, role);
     return !same_layout(&t->plan.call[home], &plan->call[home]);
 }
 

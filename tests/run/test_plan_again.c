@@ -10,41 +10,79 @@
 
 static struct fixture fixture;
 
-/* Goes on by another layout of all calls. */
-static void change(struct weft_trainer *t, const char *layout)
+/* A layout of all calls. */
+struct to {
+    const char *layout;
+    bool trains_fused, moves; /* intra-stage and inter-stage fusion */
+};
+
+static struct weft_err err;
+
+/* The plan of a layout, with its memory and that of going on by it. */
+static void make_plan(struct weft_trainer *t, const struct to *to,
+                      struct weft_plan *plan)
 {
     struct weft_run_needs needs;
-    struct weft_plan plan;
-    struct weft_err err;
     char *before = t->config.layout;
     REQUIRE_OK(weft_run_needs_read(&t->config, t->job.n_ranks,
                                    t->job.n_devices, t->job.n_gpus, &needs,
                                    &err),
                err);
-    t->config.layout = (char *) (uintptr_t) layout;
-    REQUIRE_OK(weft_run_plan(&t->config, &needs.plan, &plan, &err), err);
+    t->config.layout = (char *) (uintptr_t) to->layout;
+    t->config.train.intra_stage_fusion = to->trains_fused;
+    REQUIRE_OK(weft_run_plan(&t->config, &needs.plan, plan, &err), err);
     t->config.layout = before;
-    bool gangs = false;
-    REQUIRE_OK(weft_trainer_predict(&t->config, &t->job, &gangs, INT64_MAX,
-                                    &plan, &err),
-               err);
-    weft_memory_join(t, &plan);
+    t->config.train.intra_stage_fusion = false;
+    plan->inter_stage_fusion = to->moves;
+    REQUIRE_OK(weft_memory_of_change(t, plan, &err), err);
+}
+
+static void change(struct weft_trainer *t, const struct to *to)
+{
+    struct weft_plan plan;
     bool fits = false;
+    make_plan(t, to, &plan);
     REQUIRE_OK(weft_memory_fits(t, &plan, &fits, &err), err);
     REQUIRE(fits);
     REQUIRE_OK(weft_trainer_change_plan(t, &plan, &err), err);
 }
 
-/* All the run's layouts, one after the other, and back to the first. */
+/* Whether the iteration's plan did what it says, by its metrics; of a schedule
+ * there are some from the second iteration on. */
+static void check_fusion(const struct weft_trainer *t, const struct to *to)
+{
+    double planned_s = 0, freed = 0;
+    bool fused = weft_trainer_metric(t, "schedule/planned_s", &planned_s)
+              == 0;
+    REQUIRE(weft_trainer_metric(t, "gen/freed_instances", &freed) == 0);
+    CHECK(fused == to->trains_fused);
+    CHECK((freed > 0) == to->moves);
+}
+
+/* No place took more than was predicted, of any class; open tasks are one. */
+static void check_memory(struct weft_trainer *t)
+{
+    REQUIRE_OK(weft_memory_measure(t, &err), err);
+    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices; d++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            CHECK(t->plan.measured[d][c] <= t->plan.memory[d][c]);
+}
+
+/* Goes on by n layouts, one after the other, with so many iterations of each after
+ * the first. */
 static void change_often(const char *name, const char *const *word,
-                         const char *const *layout, int n)
+                         const struct to *to, int n, int steps)
 {
     struct weft_trainer *t = fixture_open(&fixture, name, word);
+    fixture_steps(t, 1);
     for (int i = 0; i < n; i++) {
-        fixture_steps(t, 1);
-        change(t, layout[i]);
+        change(t, &to[i]);
+        fixture_steps(t, steps);
+        if (steps > 1)
+            check_fusion(t, &to[i]);
     }
-    fixture_steps(t, n);
+    CHECK(weft_trainer_done(t));
+    check_memory(t);
     weft_trainer_close(t);
 }
 
@@ -71,34 +109,76 @@ static void test_make(void)
 /* A tied model: other dp, tp, pp, ZeRO, and meshes. */
 static void test_layouts(void)
 {
-    static const char *const to[] = {"tp2dp2,zero=3",
-                                     "pp2dp2,micro_batches=2",
-                                     "disaggregated", "tp4,recompute"};
+    static const struct to to[] = {{.layout = "tp2dp2,zero=3"},
+                                   {.layout = "pp2dp2,micro_batches=2"},
+                                   {.layout = "disaggregated"},
+                                   {.layout = "tp4,recompute"}};
     const char *word[] = {LONG, FOUR, "layout=dp4,zero=1", NULL};
-    change_often("layouts", word, to, 4);
+    change_often("layouts", word, to, 4, 1);
     CHECK(weft_hash_equal(fixture_hash(&fixture, "one", 5),
                           fixture_hash(&fixture, "layouts", 5)));
 }
 
 static void test_rounded(void)
 {
-    static const char *const to[] = {"dp2tp2,zero=2,offload", "interleave-2",
-                                     "pp2,offload", "dp4,zero=3"};
+    static const struct to to[] = {{.layout = "dp2tp2,zero=2,offload"},
+                                   {.layout = "interleave-2"},
+                                   {.layout = "pp2,offload"},
+                                   {.layout = "dp4,zero=3"}};
     const char *word[] = {LONG, ROUNDED, FOUR, "layout=tp2pp2", NULL};
-    change_often("rounded", word, to, 4);
+    change_often("rounded", word, to, 4, 1);
     CHECK(weft_hash_equal(fixture_hash(&fixture, "one-rounded", 5),
                           fixture_hash(&fixture, "rounded", 5)));
+}
+
+/* Models begin to train under one schedule, samples to move, and no more. */
+static void test_fusion(void)
+{
+    static const struct to to[] = {
+        {.layout = "dp2pp2,micro_batches=2", .trains_fused = true},
+        {.layout = "dp4", .moves = true},
+        {.layout = "dp2pp2,micro_batches=2", true, true},
+        {.layout = "tp2dp2"}};
+    const char *one[] = {"iterations=9", "rollout.prompts=8", NULL};
+    const char *word[] = {"iterations=9", "rollout.prompts=8",      FOUR,
+                          "layout=tp4",   "rollout.chunk_tokens=1", NULL};
+    struct weft_trainer *t = fixture_open(&fixture, "one-longer", one);
+    fixture_steps(t, 9);
+    weft_trainer_close(t);
+    change_often("fusion", word, to, 4, 2);
+    CHECK(weft_hash_equal(fixture_hash(&fixture, "one-longer", 9),
+                          fixture_hash(&fixture, "fusion", 9)));
+}
+
+/* Of a run that changes back and forth only two plans' models are there at a
+ * time. */
+static void test_memory(void)
+{
+    static const struct to to[] = {{.layout = "dp4,zero=1"},
+                                   {.layout = "tp4"}};
+    const char *word[] = {LONG, FOUR, "layout=tp4", NULL};
+    struct weft_trainer *t = fixture_open(&fixture, "memory", word);
+    int64_t first[4];
+    for (int i = 0; i < 6; i++) {
+        change(t, &to[i % 2]);
+        for (int32_t d = 0; d < 4; d++) {
+            int64_t all = t->plan.memory[d][WEFT_MEM_ALL];
+            first[d] = i < 1 ? all : first[d];
+            CHECK_INT(all, first[d]);
+        }
+    }
+    weft_trainer_close(t);
 }
 
 /* The checkpoint after a change is that of any run. */
 static void test_resumed(void)
 {
-    static const char *const to[] = {"tp2dp2,zero=1"};
+    static const struct to to = {.layout = "tp2dp2,zero=1"};
     const char *word[] = {LONG, FOUR, "layout=pp2", "checkpoint.every=1",
                           NULL};
     struct weft_trainer *t = fixture_open(&fixture, "resumed", word);
     fixture_steps(t, 1);
-    change(t, to[0]);
+    change(t, &to);
     fixture_steps(t, 1);
     weft_trainer_close(t);
     t = fixture_open(&fixture, "resumed", word);
@@ -116,4 +196,5 @@ static void test_remove(void)
 
 WEFT_TESTS("run/plan_again", {"make", test_make},
            {"test_layouts", test_layouts}, {"test_rounded", test_rounded},
+           {"test_fusion", test_fusion}, {"test_memory", test_memory},
            {"test_resumed", test_resumed}, {"remove", test_remove})

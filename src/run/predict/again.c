@@ -123,11 +123,6 @@ static bool has_drifted(struct weft_again *a, const struct weft_lengths *now)
 
 /* ---- Choosing ----------------------------------------------------------- */
 
-struct choice {
-    int32_t takes, looked;
-    double before_s, after_s; /* of an iteration, simulated */
-};
-
 /* Seconds in which models move to the homes that a plan gives them: all they
  * have passes to rank 0 and from there, by the slowest link on the way. */
 static double move_s(const struct weft_trainer *t,
@@ -179,16 +174,16 @@ static int simulate(struct weft_trainer *t, const struct weft_plan *plan,
     return rc;
 }
 
-/* Finds a plan for these lengths, and says whether it pays. */
-static int choose(struct weft_trainer *t, const struct weft_lengths *lengths,
-                  struct weft_plan *plan, struct choice *out,
-                  struct weft_err *err)
+int weft_again_choose(struct weft_trainer *t,
+                      const struct weft_lengths *lengths,
+                      struct weft_plan *plan, struct weft_again_choice *out,
+                      struct weft_err *err)
 {
     const struct weft_cluster *cluster =
         weft_known_options(t->known, &t->job).cluster;
     struct weft_run_needs needs;
     struct weft_found found;
-    bool gangs = t->gangs;
+    *out = (struct weft_again_choice){.takes = 0};
     int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
                                  t->job.n_gpus, &needs, err);
     if (!rc)
@@ -202,33 +197,29 @@ static int choose(struct weft_trainer *t, const struct weft_lengths *lengths,
         return rc;
     double saved_s = out->before_s - out->after_s;
     int32_t left = t->n_iterations - t->iteration;
+    out->looked = true;
+    out->move_s = move_s(t, plan, cluster);
     out->takes = saved_s > 0
               && saved_s >= t->config.plan_again.gain * out->before_s
-              && left * saved_s > move_s(t, plan, cluster)
-              && can_generate(t, plan);
-    if (!out->takes)
-        return 0;
-    rc = weft_trainer_predict(&t->config, &t->job, &gangs, INT64_MAX, plan,
-                              err);
-    if (!rc)
-        weft_memory_join(t, plan);
-    return rc;
+              && left * saved_s > out->move_s && can_generate(t, plan);
+    return 0;
 }
 
 /* On rank 0. A search that finds nothing leaves the plan as it is. */
 static int look(struct weft_trainer *t, struct weft_plan *plan,
-                struct choice *out, struct weft_err *err)
+                struct weft_again_choice *out, struct weft_err *err)
 {
     struct weft_lengths lengths;
     if (!t->again || !t->known)
         return 0;
     int rc = seen(t->again, &lengths, err);
     if (!rc && has_drifted(t->again, &lengths)) {
-        rc = choose(t, &lengths, plan, out, err);
-        out->looked = rc == 0;
+        rc = weft_again_choose(t, &lengths, plan, out, err);
+        if (!rc && out->takes)
+            rc = weft_memory_of_change(t, plan, err);
         if (rc && rc != WEFT_ENOMEM) {
             weft_info("no other plan is found: %s", err ? err->text : "");
-            *out = (struct choice){.takes = 0};
+            *out = (struct weft_again_choice){.takes = 0};
             rc = 0;
         }
     }
@@ -254,7 +245,7 @@ static int keep_plan(const struct weft_trainer *t, int32_t since,
 
 /* All ranks go on by rank 0's plan if each of them has its memory. */
 static int take(struct weft_trainer *t, struct weft_plan *plan,
-                struct choice *c, struct weft_err *err)
+                struct weft_again_choice *c, struct weft_err *err)
 {
     bool first = weft_world_rank() == 0, fits = false;
     int rc = weft_world_size() > 1 ? weft_auto_share(t, plan, err) : 0;
@@ -283,15 +274,15 @@ static int take(struct weft_trainer *t, struct weft_plan *plan,
         rc = weft_memory_write(t, err);
     if (!rc && first)
         weft_info("goes on by a plan of %.4g s an iteration; with such "
-                  "lengths the one before takes %.4g",
-                  c->after_s, c->before_s);
+                  "lengths the one before takes %.4g%s",
+                  c->after_s, c->before_s, weft_auto_fusion(&t->plan));
     return weft_world_agree(rc, err);
 }
 
 int weft_again_plan(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_plan plan = {.n_nodes = 0};
-    struct choice c = {.takes = 0};
+    struct weft_again_choice c = {.takes = 0};
     double start = weft_clock_s();
     int rc = 0;
     if (t->config.plan_again.every == 0)

@@ -29,4 +29,18 @@ int weft_again_note(const struct weft_iteration *p, struct weft_err *err);
  * files. */
 int weft_again_plan(struct weft_trainer *t, struct weft_err *err);
 
+/* What a search came to. */
+struct weft_again_choice {
+    int32_t takes, looked;
+    double before_s, after_s; /* of an iteration, simulated */
+    double move_s; /* in which models move to their new homes, predicted */
+};
+/* Finds a plan for these lengths, and says whether it pays in what is left of the
+ * run. On the rank that knows costs. The plan has no memory; release it. Errors:
+ * those of weft_run_simulate(), of weft_run_find(). */
+int weft_again_choose(struct weft_trainer *t,
+                      const struct weft_lengths *lengths,
+                      struct weft_plan *plan, struct weft_again_choice *out,
+                      struct weft_err *err);
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "run/common.h"
 #include "run/predict/known.h"
 
 /* The plan that the run had, if it is still one for the job. */
@@ -58,13 +59,20 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
     int rc = weft_auto_find(t, needs, NULL, &how, out, &found, err);
     if (rc)
         return rc;
-    weft_info(
-        "found a plan of %.4g s an iteration, %.4g at least, among %d "
-        "layouts%s%s",
-        found.simulated.iteration_s, found.result.bound, (int) found.priced,
-        out->intra_stage_fusion ? "; models train under one schedule" : "",
-        out->inter_stage_fusion ? "; the last samples move" : "");
+    weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
+              "layouts%s",
+              found.simulated.iteration_s, found.result.bound,
+              (int) found.priced, weft_auto_fusion(out));
     return 0;
+}
+
+const char *weft_auto_fusion(const struct weft_plan *plan)
+{
+    static const char *const told[2][2] = {
+        {"", "; the last samples move"},
+        {"; models train under one schedule",
+         "; models train under one schedule; the last samples move"}};
+    return told[plan->intra_stage_fusion][plan->inter_stage_fusion];
 }
 
 int weft_auto_share(const struct weft_trainer *t, struct weft_plan *plan,
@@ -72,17 +80,10 @@ int weft_auto_share(const struct weft_trainer *t, struct weft_plan *plan,
 {
     bool first = weft_world_rank() == 0;
     char *text = first ? weft_plan_json(plan) : NULL;
-    int64_t n = text ? (int64_t) strlen(text) : 0;
-    weft_world_share_from(0, &n, sizeof n);
-    if (!first)
-        text = weft_alloc((size_t) n + 1, 1);
-    int rc = weft_world_agree(
-        n > 0 && text ? 0 : weft_err_nomem(err, "a plan", (size_t) n), err);
-    if (!rc)
-        weft_world_share_from(0, text, (size_t) n);
+    size_t n = text ? strlen(text) : 0;
+    int rc = weft_run_share_text(&text, &n, "a plan", err);
     if (!rc && !first)
-        rc = weft_plan_parse(text, (size_t) n, "the plan", &t->flow, plan,
-                             err);
+        rc = weft_plan_parse(text, n, "the plan", &t->flow, plan, err);
     weft_free(text);
     return weft_world_agree(rc, err);
 }

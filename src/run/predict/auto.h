@@ -23,6 +23,9 @@ int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
                    const struct weft_lengths *lengths,
                    const struct weft_search_how *how, struct weft_plan *out,
                    struct weft_found *found_out, struct weft_err *err);
+/* What is said of a plan's fusion behind its time: parts that begin with a
+ * semicolon, or "". Static. */
+const char *weft_auto_fusion(const struct weft_plan *plan);
 /* Rank 0's plan with its memory, on all ranks. Collective. Errors:
  * WEFT_ENOMEM. */
 int weft_auto_share(const struct weft_trainer *t, struct weft_plan *plan,

@@ -21,10 +21,11 @@ int weft_memory_open(const struct weft_trainer *t,
  * the layout that fits, or keys whose values to lower. The host's copies
  * of offloaded weights must fit the free memory beside the rest. */
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
-/* Adds to the memory of a plan by which the run may go on what the run had taken
- * by then: of each class the most, and of models both copies, as while they
- * move. */
-void weft_memory_join(const struct weft_trainer *t, struct weft_plan *plan);
+/* Sets plan->memory of a plan by which the run may go on: of each class the most
+ * of the run so far and of the plan, and of models both copies, as while they move
+ * from the present plan's homes. Errors: those of weft_trainer_predict(). */
+int weft_memory_of_change(const struct weft_trainer *t,
+                          struct weft_plan *plan, struct weft_err *err);
 /* Whether this rank may take what plan->memory says, with what it has by now.
  * Errors: those of weft_topology_read(). */
 int weft_memory_fits(const struct weft_trainer *t,

@@ -240,23 +240,39 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
 
 /* ---- Another plan ------------------------------------------------------ */
 
-void weft_memory_join(const struct weft_trainer *t, struct weft_plan *plan)
+/* before: the run so far, of all its plans; now: the present plan's. */
+static void join(const int64_t *before, const int64_t *now, int64_t *m)
 {
     static const bool moves[WEFT_N_MEM_CLASSES] = {
         [WEFT_MEM_WEIGHTS] = true,
         [WEFT_MEM_OPTIMIZER] = true,
         [WEFT_MEM_HOST] = true};
-    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++) {
-        const int64_t *before = t->plan.memory[d];
-        int64_t *m = plan->memory[d], moving = before[WEFT_MEM_SAMPLES];
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-            m[c] = moves[c] ? m[c] + before[c] : weft_max64(m[c], before[c]);
-            if (moves[c] && weft_mem_class_at_place((enum weft_mem_class) c))
-                moving += m[c];
-        }
-        m[WEFT_MEM_ALL] = weft_max64(
-            moving, weft_max64(m[WEFT_MEM_ALL], before[WEFT_MEM_ALL]));
+    int64_t moving = before[WEFT_MEM_SAMPLES];
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+        m[c] += moves[c] ? now[c] : 0;
+        if (moves[c] && weft_mem_class_at_place((enum weft_mem_class) c))
+            moving += m[c];
+        m[c] = weft_max64(m[c], before[c]);
     }
+    m[WEFT_MEM_ALL] = weft_max64(
+        moving, weft_max64(m[WEFT_MEM_ALL], before[WEFT_MEM_ALL]));
+}
+
+int weft_memory_of_change(const struct weft_trainer *t,
+                          struct weft_plan *plan, struct weft_err *err)
+{
+    struct weft_plan now = t->plan;
+    bool gangs = t->gangs;
+    now.memory = NULL; /* it may have more than one plan's */
+    int rc = weft_trainer_predict(&t->config, &t->job, &gangs, INT64_MAX,
+                                  &now, err);
+    if (!rc)
+        rc = weft_trainer_predict(&t->config, &t->job, &gangs, INT64_MAX,
+                                  plan, err);
+    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices && !rc; d++)
+        join(t->plan.memory[d], now.memory[d], plan->memory[d]);
+    weft_free(now.memory);
+    return rc;
 }
 
 /* What this rank's tiles take now, without those of GPUs. */
