@@ -147,11 +147,6 @@ static int check_plan(const struct check *k)
         return wrong(k, "plan_again.every",
                      "'plan_again.every' has no meaning where nothing is "
                      "generated, as lengths do not change: leave it out");
-    if (k->c->plan_again.every > 0 && k->c->rollout.staleness > 0)
-        return wrong(k, "plan_again.every",
-                     "'plan_again.every' needs iterations that end before "
-                     "the next begins: leave it out, or set "
-                     "rollout.staleness to 0");
     if (k->c->plan && k->c->layout)
         return wrong(k, "layout",
                      "'layout' and 'plan' exclude each other: the plan's "

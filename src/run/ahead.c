@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/string.h"
+#include "run/common.h"
 
 static const char in_manifest[] = "rollouts";
 
@@ -161,23 +162,27 @@ static int put_file(const struct weft_string *text, const char *stage,
     return rc;
 }
 
+/* What rank 0 writes of the next iteration. Collective, but for a recording. */
+static int gather(struct weft_trainer *t, struct weft_string *text,
+                  struct weft_err *err)
+{
+    const struct weft_iteration *p = t->next;
+    add_counts(p, text);
+    for (int32_t i = 0; i < p->n_all; i++)
+        add_sample(p, i, text);
+    return t->recorded ? weft_seq_status(t->seq, err)
+                       : weft_seq_wait(t->seq, err);
+}
+
 int weft_ahead_write(struct weft_trainer *t, const char *stage,
                      struct weft_manifest *manifest, struct weft_err *err)
 {
-    const struct weft_iteration *p = t->next;
     struct weft_string text = {0};
-    int rc = 0;
-    if (!p || t->flow.staleness == 0)
+    if (!t->next || t->flow.staleness == 0)
         return 0;
-    add_counts(p, &text);
-    for (int32_t i = 0; i < p->n_all; i++)
-        add_sample(p, i, &text);
-    if (t->recorded)
-        rc = weft_seq_status(t->seq, err);
-    else
-        rc = weft_seq_wait(t->seq, err);
+    int rc = gather(t, &text, err);
     if (!rc && !t->recorded && weft_world_rank() == 0)
-        rc = put_file(&text, stage, p->n_all, manifest, err);
+        rc = put_file(&text, stage, t->next->n_all, manifest, err);
     weft_string_release(&text);
     return t->recorded ? rc : weft_world_agree(rc, err);
 }
@@ -348,6 +353,19 @@ static int read_lines(struct weft_trainer *t, const char *text, size_t n,
     return rc;
 }
 
+/* Reads n samples. */
+static int take_lines(struct weft_trainer *t, int32_t n, const char *text,
+                      size_t bytes, struct weft_err *err)
+{
+    t->ahead = weft_alloc(1, sizeof *t->ahead);
+    if (!t->ahead)
+        return weft_err_nomem(err, "samples", sizeof *t->ahead);
+    t->ahead->n = n;
+    t->ahead->sample = weft_alloc((size_t) n, sizeof *t->ahead->sample);
+    return t->ahead->sample ? read_lines(t, text, bytes, err)
+                            : weft_err_nomem(err, "samples", (size_t) n * 32);
+}
+
 int weft_ahead_read(struct weft_trainer *t, const char *folder,
                     const struct weft_manifest *manifest,
                     struct weft_err *err)
@@ -358,21 +376,35 @@ int weft_ahead_read(struct weft_trainer *t, const char *folder,
     if (weft_manifest_number(manifest, in_manifest, &samples, NULL))
         return 0;
     path = weft_path_join(folder, WEFT_AHEAD_FILE);
-    t->ahead = weft_alloc(1, sizeof *t->ahead);
-    if (!path || !t->ahead)
-        return weft_err_nomem(err, "samples", sizeof *t->ahead);
-    t->ahead->n = (int32_t) samples;
-    t->ahead->sample = weft_alloc((size_t) samples, sizeof *t->ahead->sample);
-    int rc = t->ahead->sample
-               ? weft_file_read(path, 0, &text, &n, err)
-               : weft_err_nomem(err, "samples", (size_t) samples * 32);
+    int rc = path ? weft_file_read(path, 0, &text, &n, err)
+                  : weft_err_nomem(err, "a path", strlen(folder));
     if (!rc)
-        rc = read_lines(t, text, n, err);
+        rc = take_lines(t, (int32_t) samples, text, n, err);
     if (rc)
         weft_err_prefix(err, "%s", folder);
     weft_free(text);
     weft_free(path);
     return rc;
+}
+
+int weft_ahead_lift(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_string text = {0};
+    bool first = weft_world_rank() == 0;
+    if (!t->next)
+        return 0;
+    int32_t n = t->next->n_all;
+    int rc = gather(t, &text, err);
+    if (!rc && first)
+        rc = weft_string_check(&text, "samples", err);
+    weft_iteration_forget(t);
+    rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = weft_run_share_text(&text.data, &text.n, "samples", err);
+    if (!rc)
+        rc = take_lines(t, n, text.data, text.n, err);
+    weft_string_release(&text);
+    return weft_world_agree(rc, err);
 }
 
 /* ---- Their tiles ------------------------------------------------------- */

@@ -276,19 +276,20 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
 }
 
 /* Whether the next iteration's generation begins in this one. With staleness it
- * needs no new weights, and checkpoints contain its samples (run/ahead.h). Else
- * it needs the actor's new weights, but not the critic's, so it runs during the
- * critic's training; inference on samples from the data needs neither. It does
- * not begin before a checkpoint then, nor before the run may go on by another
- * plan, nor where training begins with it: that belongs to its own turn. */
+ * needs no new weights, and checkpoints and changes of the plan take its samples
+ * along (run/ahead.h). Else it needs the actor's new weights, but not the
+ * critic's, so it runs during the critic's training; inference on samples from
+ * the data needs neither. It does not begin before a checkpoint then, nor before
+ * the run may go on by another plan, nor where training begins with it: that
+ * belongs to its own turn. */
 static bool is_ahead(const struct weft_trainer *t)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
-    if (done >= t->n_iterations || weft_trainer_as_completed(t)
-        || weft_again_is_due(t, done))
+    if (done >= t->n_iterations || weft_trainer_as_completed(t))
         return false;
     return t->flow.staleness > 0
         || (t->config.runtime.overlap && (every == 0 || done % every != 0)
+            && !weft_again_is_due(t, done)
             && (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) >= 0
                 || weft_flow_call_of(&t->flow, WEFT_INFER, -1) >= 0));
 }

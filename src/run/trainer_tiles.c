@@ -7,6 +7,7 @@
 #include "job/plan_needs.h"
 #include "lm/migration.h"
 #include "lm/store.h"
+#include "run/ahead.h"
 #include "run/gpu_products.h"
 #include "run/predict/largest.h"
 #include "run/predict/recorded.h"
@@ -255,6 +256,7 @@ int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
                              struct weft_err *err)
 {
     bool moves[WEFT_MAX_ROLES];
+    int rc = weft_ahead_lift(t, err);
     for (int32_t r = 0; r < t->flow.n_roles; r++) {
         moves[r] = weft_trainer_moves(t, plan, r);
         release_training(&t->model[r]);
@@ -269,7 +271,8 @@ int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
     weft_plan_release(&t->plan);
     t->plan = *plan;
     *plan = (struct weft_plan){.n_nodes = 0};
-    int rc = weft_trainer_lay_out(t, err);
+    if (!rc)
+        rc = weft_trainer_lay_out(t, err);
     if (!rc)
         rc = weft_run_choose_products(t, err);
     rc = weft_world_agree(rc, err);

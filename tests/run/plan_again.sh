@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A run with plan: auto whose responses are shorter than they may be goes on by
-# another plan: on one rank, on two, and when it is resumed. The checkpoint has
-# the bits of one device.
+# another plan: on one rank, on two, when it is resumed, when it was killed, and
+# with staleness. The checkpoint has the bits of one device.
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
 quick=$WEFT_SRCDIR/examples/quickstart
@@ -19,9 +19,10 @@ train()
         runtime.place=device "$@" >log 2>&1
 }
 
-same() # RUN
+same() # RUN [ONE]
 {
-    [ "$(bits "$1")" = "$(bits one)" ] || complain "$1 has other bits than one"
+    [ "$(bits "$1")" = "$(bits "${2:-one}")" ] ||
+        complain "$1 has other bits than ${2:-one}"
 }
 
 replanned() # RUN TIMES
@@ -68,14 +69,46 @@ grep -q 'resuming from .*four/checkpoints/iteration-000003' log ||
     complain "four was not resumed"
 same four
 
+# The next iteration's samples, made with weights from before the last update, are
+# taken along.
+train 1 one-stale runtime.devices=1 rollout.staleness=1 ||
+    complain "one device, staleness: $?"
+# shellcheck disable=SC2086
+train 1 stale runtime.devices=4 $again rollout.staleness=1 \
+    checkpoint.every=1 checkpoint.keep=9 || complain "staleness: $?"
+same stale one-stale
+replanned stale 1
+grep -q 'generated with the newest weights' log && complain "stale is not stale"
+
+# Killed by the time that it goes on by another plan.
+# shellcheck disable=SC2086
+"$weft" train -q "$quick/ppo.yaml" run_dir=killed iterations=6 \
+    rollout.prompts=16 rollout.max_new_tokens=50 rollout.lengths=lengths.txt \
+    numerics.gradient_groups=4 runtime.place=device runtime.devices=4 $again \
+    rollout.staleness=1 checkpoint.every=1 >log 2>&1 &
+killed=$!
+until [ -e killed/plans/iteration-000002.json ] || ! kill -0 $killed; do
+    sleep 0.1
+done
+kill -9 $killed
+wait $killed
+# shellcheck disable=SC2086
+train 1 killed runtime.devices=4 $again rollout.staleness=1 \
+    checkpoint.every=1 || complain "killed, resumed: $?"
+same killed one-stale
+
 cluster 2 2
+# shellcheck disable=SC2086
+train 2 ranks-stale runtime.devices=2 $again rollout.staleness=1 ||
+    complain "2 ranks, staleness: $?"
+same ranks-stale one-stale
+replanned ranks-stale 1
 # shellcheck disable=SC2086
 train 2 ranks runtime.devices=2 $again || complain "2 ranks: $?"
 same ranks
 replanned ranks 1
 
-for words in plan_again.every=2 "$again rollout.staleness=1" \
-    "$again plan_again.gain=2"; do
+for words in plan_again.every=2 "$again plan_again.gain=2"; do
     # shellcheck disable=SC2086
     train 1 refused $words && complain "$words was not refused"
     grep -q "'plan_again\.[a-z]*' " log || complain "$words: refused otherwise"

@@ -87,6 +87,7 @@ static void change_often(const char *name, const char *const *word,
 }
 
 #define LONG "iterations=5", "rollout.prompts=8"
+#define STALE "rollout.staleness=1"
 /* Published weights are rounded, and the reference keeps masters. */
 #define ROUNDED "numerics.dtype=bf16", "reference.every=2"
 #define FOUR                                                                 \
@@ -95,10 +96,14 @@ static void change_often(const char *name, const char *const *word,
 static void test_make(void)
 {
     const char *word[] = {LONG, NULL};
+    const char *stale[] = {LONG, STALE, NULL};
     const char *rounded[] = {LONG, ROUNDED, NULL};
     struct weft_trainer *t;
     fixture_make(&fixture);
     t = fixture_open(&fixture, "one", word);
+    fixture_steps(t, 5);
+    weft_trainer_close(t);
+    t = fixture_open(&fixture, "one-stale", stale);
     fixture_steps(t, 5);
     weft_trainer_close(t);
     t = fixture_open(&fixture, "one-rounded", rounded);
@@ -150,6 +155,33 @@ static void test_fusion(void)
                           fixture_hash(&fixture, "fusion", 9)));
 }
 
+/* The same while the next iteration's samples have been generated, with weights
+ * from before the last update. */
+static void test_stale(void)
+{
+    static const struct to to[] = {
+        {.layout = "disaggregated"},
+        {.layout = "dp4", .moves = true},
+        {.layout = "dp2pp2,micro_batches=2", .trains_fused = true},
+        {.layout = "interleave-2"}};
+    const char *word[] = {LONG, STALE, FOUR, "layout=tp2dp2,zero=2", NULL};
+    struct weft_trainer *t = fixture_open(&fixture, "stale", word);
+    for (int i = 0; i < 4; i++) {
+        double stale = -1;
+        fixture_steps(t, 1);
+        REQUIRE(weft_trainer_metric(t, "gen/staleness", &stale) == 0);
+        CHECK(stale == (i > 0));
+        change(t, &to[i]);
+    }
+    fixture_steps(t, 4);
+    check_memory(t);
+    weft_trainer_close(t);
+    CHECK(weft_hash_equal(fixture_hash(&fixture, "one-stale", 5),
+                          fixture_hash(&fixture, "stale", 5)));
+    CHECK(!weft_hash_equal(fixture_hash(&fixture, "one", 5),
+                           fixture_hash(&fixture, "one-stale", 5)));
+}
+
 /* Of a run that changes back and forth only two plans' models are there at a
  * time. */
 static void test_memory(void)
@@ -196,5 +228,6 @@ static void test_remove(void)
 
 WEFT_TESTS("run/plan_again", {"make", test_make},
            {"test_layouts", test_layouts}, {"test_rounded", test_rounded},
-           {"test_fusion", test_fusion}, {"test_memory", test_memory},
-           {"test_resumed", test_resumed}, {"remove", test_remove})
+           {"test_fusion", test_fusion}, {"test_stale", test_stale},
+           {"test_memory", test_memory}, {"test_resumed", test_resumed},
+           {"remove", test_remove})
