@@ -24,6 +24,10 @@ cards_tests += %D%/test_gpus
 %C%_test_gpus_SOURCES = %D%/test_gpus.c $(gpus_headers)
 %C%_test_gpus_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpus_LDADD = $(graphs_libs)
+cards_tests += %D%/test_gpu_copies
+%C%_test_gpu_copies_SOURCES = %D%/test_gpu_copies.c $(gpus_headers)
+%C%_test_gpu_copies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_copies_LDADD = $(graphs_libs)
 cards_tests += %D%/test_gpu_bodies
 %C%_test_gpu_bodies_SOURCES = %D%/test_gpu_bodies.c $(gpus_headers)
 %C%_test_gpu_bodies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
@@ -38,5 +42,5 @@ cards_tests += %D%/test_gpu_training
 %C%_test_gpu_training_LDADD = $(graphs_libs)
 endif
 endif
-EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/test_gpu_gen.c \
-	%D%/test_gpu_training.c %D%/gpus_fixture.h
+EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/test_gpu_copies.c \
+	%D%/test_gpu_gen.c %D%/test_gpu_training.c %D%/gpus_fixture.h

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tasks of a recorded run do: their operations and bytes, and where
+ * samples that move are inferred. */
+#include <math.h>
+
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "run/predict/recorded.h"
+#include "run_fixture.h"
+
+enum { SAMPLES = 12 };
+
+static struct fixture fixture;
+
+/* A job that was described and recorded, not run. */
+struct described {
+    struct weft_config config;
+    struct weft_plan plan;
+    struct weft_trainer *t;
+    struct weft_recording r;
+    int32_t n_total[2 * SAMPLES];
+};
+
+/* Records an iteration whose sample i has a response of so many tokens. */
+static void describe(const struct weft_g_job *job, int n_words,
+                     const char *const *word, bool gangs,
+                     int32_t (*response)(int i), struct described *out)
+{
+    struct weft_err err;
+    out->plan = (struct weft_plan){0};
+    weft_recording_init(&out->r);
+    REQUIRE_OK(weft_run_config_read(fixture.config, n_words, word,
+                                    &out->config, &err),
+               err);
+    REQUIRE_OK(
+        weft_trainer_describe(&out->config, job, &out->plan, &out->t, &err),
+        err);
+    for (int i = 0; i < 2 * SAMPLES; i++)
+        out->n_total[i] = weft_prompts_draw(out->t, i / 2)->n_prompt
+                        + response(i);
+    const struct weft_recorded how = {
+        .rank = -1, .gangs = gangs, .iterations = 1, .n_total = out->n_total};
+    REQUIRE_OK(weft_run_record(out->t, &how, &out->r, &err), err);
+}
+
+static void forget(struct described *d)
+{
+    weft_recording_release(&d->r);
+    weft_trainer_forget(d->t);
+    weft_plan_release(&d->plan);
+    weft_config_release(&d->config);
+}
+
+/* ---- Operations and bytes ------------------------------------------------ */
+
+/* Floating-point operations that the samples' lengths say: those of all rows
+ * in the layers, keys' among them, and of rows of the head. Blocks read the KV
+ * heads of their query heads, each for itself. */
+struct expected {
+    double product, key, head; /* of a row, of a key, of a target */
+    double rows, keys, targets, generated_rows, generated_keys, cache;
+    double weights, kv; /* bytes: of all weights, of a row's cache */
+};
+
+static struct expected expect_work(const struct weft_trainer *t, int n,
+                                   const int32_t *n_total)
+{
+    const struct weft_shape *s = &t->model[0].arch.shape;
+    struct expected e = {.rows = 0};
+    int d = s->head_dim, each = s->n_heads / s->n_kv_heads, kv = 0;
+    for (int b = 0; b < s->n_blocks; b++) {
+        int head = b * s->n_heads / s->n_blocks;
+        int last = (b + 1) * s->n_heads / s->n_blocks - 1;
+        kv += last / each - head / each + 1;
+    }
+    e.product = 2.0 * s->hidden * s->n_layers
+              * (2 * s->n_heads * d + 2 * kv * d + 3 * s->intermediate);
+    e.key = 4.0 * s->n_heads * d * s->n_layers;
+    e.head = 2.0 * s->hidden * s->vocab;
+    e.weights = 4 * (e.product / 2 + e.head / 2);
+    e.kv = 2.0 * kv * d * 4 * s->n_layers;
+    for (int i = 0; i < n; i++) {
+        int prompt = weft_prompts_draw((struct weft_trainer *) (uintptr_t) t,
+                                       i / 2)
+                         ->n_prompt;
+        for (int k = 0; k < n_total[i]; k++) {
+            bool passes = k < n_total[i] - 1; /* nothing follows the last */
+            e.rows++;
+            e.keys += k + 1;
+            e.generated_rows += passes;
+            e.generated_keys += passes ? k + 1 : 0;
+            /* a prompt is read at once */
+            e.cache += !passes ? 0 : k < prompt ? 1 : k + 1;
+        }
+        e.targets += n_total[i] - prompt;
+    }
+    return e;
+}
+
+static void check_near(const char *what, const char *layout, double got,
+                       double expected)
+{
+    bool near = fabs(got - expected) <= 1e-5 * expected;
+    CHECK(near);
+    if (!near)
+        printf("%s, %s: %.9g, not %.9g\n", layout, what, got, expected);
+}
+
+static int32_t different(int i)
+{
+    return 1 + i * 5 % 12;
+}
+
+/* Operations of each call; bytes that generation reads, and its steps. */
+struct done {
+    double flop[WEFT_MAX_CALLS], read, steps;
+};
+
+static struct done sum_work(const struct weft_recording *r)
+{
+    struct done sum = {.read = 0};
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_work *w = &r->task[i].work;
+        const char *op = weft_recording_op(r, i);
+        CHECK(w->bytes >= 0 && w->n_steps > 0);
+        sum.flop[r->task[i].call] += (double) w->flop;
+        if (strcmp(op, "gen_chunk") == 0 || strcmp(op, "decode_chunk") == 0) {
+            sum.read += (double) w->bytes;
+            sum.steps += w->n_rows > 0 ? w->n_steps : 0;
+        }
+        if (w->flop > 0)
+            CHECK(w->shape > 0 && w->n_rows > 0);
+    }
+    return sum;
+}
+
+static void check_work(const char *layout, int n_devices, bool gangs)
+{
+    enum { EPOCHS = 2 };
+    const struct weft_g_job job = {1, n_devices, false, 0};
+    const char *word[] = {"data.shuffle=false", "runtime.overlap=false",
+                          "rollout.prefix_sharing=false", layout};
+    struct described d;
+    describe(&job, (int) WEFT_COUNT(word), word, gangs, different, &d);
+    const struct weft_trainer *t = d.t;
+    struct expected e = expect_work(t, SAMPLES, d.n_total);
+    struct done sum = sum_work(&d.r);
+    double attention = e.key * e.keys, products = e.product * e.rows;
+    for (int32_t call = 1; call < t->flow.n_calls; call++) {
+        const struct weft_flow_call *c = &t->flow.call[call];
+        double head = t->flow.role[c->role < 0 ? 0 : c->role].scalar
+                        ? e.head / t->model[0].arch.shape.vocab
+                        : e.head;
+        if (c->kind == WEFT_GENERATE)
+            check_near("generation", layout, sum.flop[call],
+                       e.product * e.generated_rows + e.key * e.generated_keys
+                           + e.head * e.targets);
+        else if (c->kind == WEFT_INFER)
+            check_near("inference", layout, sum.flop[call],
+                       products + attention + head * e.targets);
+        else if (weft_flow_trains(&t->flow, call))
+            check_near("training", layout, sum.flop[call],
+                       EPOCHS
+                           * (3 * products + 3.5 * attention
+                              + 4 * head * e.targets));
+    }
+    if (n_devices == 1)
+        check_near("bytes of generation", layout, sum.read,
+                   sum.steps * e.weights + e.kv * e.cache);
+    forget(&d);
+}
+
+static void test_work(void)
+{
+    static const struct {
+        const char *layout;
+        int n_devices;
+    } row[] = {{"layout=dp1", 1},
+               {"layout=dp2", 2},
+               {"layout=tp4", 4},
+               {"layout=dp2pp2,zero=2", 4},
+               {"layout=tp2pp2", 4}};
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        check_work(row[i].layout, row[i].n_devices, false);
+        check_work(row[i].layout, row[i].n_devices, true);
+    }
+}
+
+/* ---- Samples that move --------------------------------------------------- */
+
+static int32_t few_are_long(int i)
+{
+    return i < 3 ? 8 + 2 * i : i == 6 ? 12 : 1;
+}
+
+/* Of the last four samples three are device 0's: the other's moves there, and
+ * from then on device 1 infers whatever ends. */
+static void test_moved(void)
+{
+    const struct weft_g_job job = {1, 2, true, 0};
+    const char *word[] = {"data.shuffle=false",
+                          "runtime.overlap=false",
+                          "layout=dp2",
+                          "rollout.chunk_tokens=1",
+                          "rollout.inter_stage_fusion=true",
+                          "rollout.remaining=0.35",
+                          "train.micro_batch_tokens=8"};
+    struct described d;
+    int64_t entered = -1, retired = -1, n_entered = 0, n_inferred = 0;
+    describe(&job, (int) WEFT_COUNT(word), word, false, few_are_long, &d);
+    const struct weft_recording *r = &d.r;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const char *op = weft_recording_op(r, i);
+        if (strcmp(op, "gen_enter") == 0) {
+            CHECK_INT(r->task[i].device, 0);
+            entered = i;
+            n_entered++;
+        } else if (strcmp(op, "gen_retire") == 0) {
+            retired = i;
+        }
+    }
+    CHECK_INT(n_entered, 1);
+    for (int64_t i = entered + 1; i < retired && entered >= 0; i++)
+        if (d.t->flow.call[r->task[i].call].kind == WEFT_INFER
+            && r->task[i].work.flop > 0) {
+            CHECK_INT(r->task[i].device, 1);
+            n_inferred++;
+        }
+    CHECK(n_inferred > 0);
+    forget(&d);
+}
+
+static void setup(void)
+{
+    fixture_make(&fixture);
+}
+
+static void teardown(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/recorded_work", {"setup", setup}, {"test_work", test_work},
+           {"test_moved", test_moved}, {"teardown", teardown})
