@@ -6,31 +6,34 @@
  *     bench/model [--size 110m|1m] [--dtype f32|bf16] [--devices N]
  *                 [--only generate]
  *
- * Prints tokens per second; "overhead" is the task graph's time over the
- * loop's on one device, minus 1, each the best of its repetitions taken in
- * turn.
+ * Prints tokens per second: of prompts, and of decoding without their prompts,
+ * beside what as many cores as there are devices read of memory in this run.
+ * "overhead" is the task graph's time over the loop's on one device, minus 1,
+ * each the best of its repetitions taken in turn.
  */
 #include "tests/train_step.h" /* its arguments are named as bench/model.h's */
 #include "bench/model.h"
+#include "bench/reads.h"
 
 #include <math.h>
 
 #include "base/clock.h"
+#include "codelets/work.h"
 #include "graphs/calls/gather.h"
 #include "rt/codelet.h"
 #include "lm/rollout.h"
 
 /* ---- Generation ------------------------------------------------------- */
 
-/* In dp replicas of tp devices. */
-static void bench_generate(const struct weft_g_model *m, int32_t tp,
-                           int32_t batch, int32_t n_prompt, int32_t n_new)
+/* `batch` samples of n_new tokens, in dp replicas of tp devices. Returns the
+ * seconds that they took. */
+static double generate(const struct weft_g_model *m, int32_t dp, int32_t tp,
+                       int32_t batch, int32_t n_prompt, int32_t n_new,
+                       struct weft_rollout_stats *stats)
 {
-    int32_t dp = weft_rt_n_devices(context->rt) / tp;
     int32_t instances = dp < batch ? dp : batch;
     struct weft_g_generate gen;
     struct weft_g_layout layout;
-    struct weft_rollout_stats stats;
     struct weft_gen_args args = {
         .sampling = {1, 0, 1, 1}, .n_steps = 16, .prefill_tokens = 512};
     struct weft_sample *sample = weft_alloc((size_t) batch, sizeof *sample);
@@ -50,16 +53,9 @@ static void bench_generate(const struct weft_g_model *m, int32_t tp,
     weft_rollout_reset(&gen);
     double start = weft_clock_s();
     CHECK(weft_rollout_run(seq, &gen, &view, &args, batch, sample, NULL, NULL,
-                           &stats, &err));
+                           stats, &err));
     CHECK(weft_seq_wait(seq, &err));
     double s = weft_clock_s() - start;
-    if (n_new > 1)
-        printf("decode   batch %2d  dp %d tp %d  %8.1f tok/s\n", batch, dp,
-               tp, (double) stats.n_decoded / s);
-    else
-        printf("prefill  %4d tokens dp %d tp %d %8.1f tok/s\n", n_prompt, dp,
-               tp, (double) stats.n_prefilled / s);
-    fflush(stdout);
     for (int32_t i = 0; i < batch; i++)
         weft_tile_release(sample[i].rollout);
     weft_g_generate_release(&gen);
@@ -67,6 +63,45 @@ static void bench_generate(const struct weft_g_model *m, int32_t tp,
     weft_g_layout_release(&layout);
     weft_free(sample);
     weft_free(prompt);
+    return s;
+}
+
+/* Decoding alone: a generation less one of the same prompts that ends with the
+ * first token, which their last rows give. */
+static void bench_decode(const struct weft_g_model *m, int32_t tp,
+                         int32_t batch, double reads)
+{
+    enum { PROMPT = 16, NEW = 64 };
+    const struct weft_shape *shape = &m->shape;
+    int32_t dp = weft_rt_n_devices(context->rt) / tp;
+    struct weft_rollout_stats all, prompts;
+    double s = generate(m, dp, tp, batch, PROMPT, 1 + NEW, &all);
+    s -= generate(m, dp, tp, batch, PROMPT, 1, &prompts);
+    double n = (double) (all.n_decoded - prompts.n_decoded);
+    /* what a step reads at least: all weights once, and the middle step's KV */
+    const struct weft_work_rows step = {batch, batch, batch * PROMPT,
+                                        batch * (PROMPT + NEW / 2)};
+    double bytes = weft_work_steps(shape, weft_all_blocks(shape),
+                                   shape->n_layers, true, 1, &step)
+                       .bytes;
+    double rate = n / s / batch * bytes;
+    printf(
+        "decode   batch %2d  dp %d tp %d  %8.1f tok/s  %5.1f GB/s, %.0f %% "
+        "of reads\n",
+        batch, dp, tp, n / s, rate * 1e-9, 100 * rate / reads);
+    fflush(stdout);
+}
+
+/* One prompt, and the first token after it. */
+static void bench_prefill(const struct weft_g_model *m, int32_t tp,
+                          int32_t n_prompt)
+{
+    int32_t dp = weft_rt_n_devices(context->rt) / tp;
+    struct weft_rollout_stats stats;
+    double s = generate(m, dp, tp, 1, n_prompt, 1, &stats);
+    printf("prefill  %4d tokens dp %d tp %d %8.1f tok/s\n", n_prompt, dp, tp,
+           (double) stats.n_prefilled / s);
+    fflush(stdout);
 }
 
 /* ---- Training: the graph ---------------------------------------------- */
@@ -338,12 +373,15 @@ int main(int argc, char **argv)
     struct weft_g_model m;
     struct weft_g_grads grads;
     struct weft_shape shape;
+    CHECK(weft_k_init(NULL, &err));
+    double reads = probe_reads(devices); /* before workers are awake */
     open_model(size, dtype, devices, true, &shape, &m);
+    printf("reads %.1f GB/s on as many cores\n", reads * 1e-9);
     for (int tp = 1; tp <= devices && tp <= shape.n_blocks; tp *= 2) {
-        bench_generate(&m, tp, 1, 16, 65);
-        bench_generate(&m, tp, 8, 16, 65);
-        bench_generate(&m, tp, 32, 16, 65);
-        bench_generate(&m, tp, 1, 512, 1);
+        bench_decode(&m, tp, 1, reads);
+        bench_decode(&m, tp, 8, reads);
+        bench_decode(&m, tp, 32, reads);
+        bench_prefill(&m, tp, 512);
     }
     if (generates)
         return 0;

@@ -7,25 +7,17 @@
 #ifndef WEFT_BENCH_PROBE_H
 #define WEFT_BENCH_PROBE_H
 
-#include "kern/kern.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "reads.h"
 
 enum { PROBE_ROUNDS = 100000 };
 
 /* 24 chains, enough for every latency; fewer where registers are. */
 /* clang-format off */
-#define EACH_8(op)                                                           \
-    op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7)
 #define EACH_12(op) EACH_8(op) op(8) op(9) op(10) op(11)
 #define EACH_24(op)                                                          \
     EACH_12(op) op(12) op(13) op(14) op(15) op(16) op(17) op(18) op(19)      \
     op(20) op(21) op(22) op(23)
 /* clang-format on */
-
-static volatile float probe_sink;
 
 #if defined(__x86_64__)
 #define BEGIN_512(i) __m512 c##i = _mm512_set1_ps((float) i);
@@ -65,7 +57,6 @@ static double probe_bf16_512(void)
 
 #define BEGIN_256(i) __m256 c##i = _mm256_set1_ps((float) i);
 #define FMA_256(i) c##i = _mm256_fmadd_ps(a, w, c##i);
-#define SUM_256(i) sum = _mm256_add_ps(sum, c##i);
 WEFT_TARGET("avx2,fma")
 static double probe_f32_256(void)
 {
@@ -112,41 +103,6 @@ static double probe_flop(enum weft_dtype dtype)
 #endif
     (void) dtype;
     return probe_f32_c();
-}
-
-#if defined(__x86_64__)
-#define BEGIN_READ(i) __m256 c##i = _mm256_setzero_ps();
-#define READ_256(i)                                                          \
-    c##i = _mm256_add_ps(c##i, _mm256_loadu_ps(x + at + 8 * i));             \
-    c##i = _mm256_add_ps(c##i, _mm256_loadu_ps(x + n / 2 + at + 8 * i));
-WEFT_TARGET("avx2")
-static void probe_read_256(const float *x, size_t n)
-{
-    __m256 sum = _mm256_setzero_ps();
-    EACH_8(BEGIN_READ)
-    for (size_t at = 0; at + 64 <= n / 2; at += 64) {
-        EACH_8(READ_256)
-    }
-    EACH_8(SUM_256)
-    probe_sink = _mm256_cvtss_f32(sum);
-}
-#endif
-
-/* Two streams, as wide as there are vectors. */
-static void probe_read(const float *x, size_t n)
-{
-#if defined(__x86_64__)
-    if (weft_k_isa() != WEFT_ISA_C) {
-        probe_read_256(x, n);
-        return;
-    }
-#endif
-    float lane[64] = {0};
-    for (size_t i = 0; i + 64 <= n / 2; i += 64)
-        for (int j = 0; j < 64; j++)
-            lane[j] += x[i + j] + x[n / 2 + i + j];
-    for (int j = 0; j < 64; j++)
-        probe_sink = probe_sink + lane[j];
 }
 
 /* AdamW's traffic, 16 bytes read and 12 written each, little arithmetic. */
