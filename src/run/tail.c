@@ -420,7 +420,8 @@ static double micro_batch_s(struct weft_pass_price *model, double tokens,
     return weft_pass_price_s(model, &rows);
 }
 
-/* Lines through the smallest and the largest batches. */
+/* Lines through the smallest and the largest batches; one that would begin below
+ * 0, as where large batches cost more for each row, begins there. */
 static int find_pace(const struct weft_iteration_set *set,
                      struct weft_tail_pace *out, struct weft_err *err)
 {
@@ -431,15 +432,15 @@ static int find_pace(const struct weft_iteration_set *set,
     if (!rc) {
         out->known = true;
         double one = step_s(&p, 1, 0), all = step_s(&p, p.slots, 0);
-        out->sample_s = (all - one) / fmax(slots - 1, 1);
-        out->step_s = one - out->sample_s;
+        out->sample_s = fmax(all - one, 0) / fmax(slots - 1, 1);
+        out->step_s = fmax(one - out->sample_s, 0);
         out->token_s = p.step[p.slots].each_token;
         out->read_s = prefill_s(&p, 1, each) / each;
     }
     for (int32_t k = 0; k < p.n_models && !rc; k++) {
         double one = micro_batch_s(p.model[k], each, each);
         double full = micro_batch_s(p.model[k], most, each);
-        double token_s = (full - one) / (most - each);
+        double token_s = fmax(full - one, 0) / (most - each);
         out->infer[p.call[k]].token_s = token_s;
         out->infer[p.call[k]].batch_s = fmax(one - each * token_s, 0);
     }
@@ -469,6 +470,7 @@ static int replay(const struct weft_iteration_set *set,
         if (tail->decided[i].iteration == set->p->iteration
             && tail->decided[i].call == set->call) {
             out->when = tail->decided[i].when;
+            out->pace = tail->decided[i].pace;
             out->why = WEFT_TAIL_REPLAYED;
             return 0;
         }
@@ -513,7 +515,8 @@ int weft_tail_decide(const struct weft_iteration_set *set,
     struct weft_err why = {0};
     if (here && remaining <= 0 && instances <= 0)
         rc = decide(set, out, &why);
-    if (here && !rc && t->tail && t->tail->costs)
+    if (here && !rc && out->why != WEFT_TAIL_REPLAYED && t->tail
+        && t->tail->costs)
         rc = find_pace(set, &out->pace, &why);
     if (rc)
         weft_seq_fail(t->seq, rc, "%s", why.text);

@@ -8,8 +8,9 @@
  *
  *     run_dir/decisions.jsonl
  *
- * with the lengths, so that a run that goes on chooses as one that was not
- * interrupted, and another run can be told to decide the same. No clock is
+ * with the lengths and the pace, so that a run that goes on chooses as one that
+ * was not interrupted, and another run can be told to decide the same, and to
+ * deal inference alike. No clock is
  * read, and no number of the run depends on any of it. Which samples move also
  * depends on whose status came first; that order is noted, too.
  */

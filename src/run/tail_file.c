@@ -66,6 +66,40 @@ static void add_later(struct weft_string *out,
     weft_string_add(out, when->n_later > 0 ? "]" : "");
 }
 
+static void add_pair(struct weft_string *out, double a, double b)
+{
+    weft_string_add(out, "[");
+    weft_string_add_number(out, a);
+    weft_string_add(out, ", ");
+    weft_string_add_number(out, b);
+    weft_string_add(out, "]");
+}
+
+/* By what clock micro-batches are dealt, where one is known. */
+static void add_pace(struct weft_string *out,
+                     const struct weft_dataflow *flow,
+                     const struct weft_tail_pace *pace)
+{
+    bool first = true;
+    if (!pace->known)
+        return;
+    weft_string_add(out, ", \"pace\": {\"step\": ");
+    add_pair(out, pace->step_s, pace->sample_s);
+    weft_string_add(out, ", \"token\": ");
+    add_pair(out, pace->token_s, pace->read_s);
+    weft_string_add(out, ", \"infer\": {");
+    for (int32_t c = 0; c < flow->n_calls; c++) {
+        if (pace->infer[c].batch_s <= 0 && pace->infer[c].token_s <= 0)
+            continue;
+        weft_string_add(out, first ? "" : ", ");
+        weft_string_add_json(out, flow->call[c].name);
+        weft_string_add(out, ": ");
+        add_pair(out, pace->infer[c].batch_s, pace->infer[c].token_s);
+        first = false;
+    }
+    weft_string_add(out, "}}");
+}
+
 static int add_line(const struct weft_iteration_set *set,
                     struct weft_string *out)
 {
@@ -91,6 +125,7 @@ static int add_line(const struct weft_iteration_set *set,
     if (choice->when.cached_from > 0)
         weft_string_addf(out, ", \"cached_from\": %d",
                          choice->when.cached_from);
+    add_pace(out, &t->flow, &choice->pace);
     if (choice->why == WEFT_TAIL_CHOSEN) {
         weft_string_add(out, ", \"predicted_s\": ");
         weft_string_add_number(out, choice->seconds);
@@ -304,6 +339,68 @@ static int read_later(const struct said *said,
     return 0;
 }
 
+static int refuse_pace(const struct said *said, struct weft_err *err)
+{
+    return weft_err_set(err, WEFT_EFORMAT,
+                        "%s: 'pace' must have pairs of seconds: 'step', "
+                        "'token', and in 'infer' one for each call",
+                        said->name);
+}
+
+static int read_pair(const struct said *said, const json_t *pair, double *a,
+                     double *b, struct weft_err *err)
+{
+    const json_t *x = json_array_get(pair, 0), *y = json_array_get(pair, 1);
+    if (json_array_size(pair) != 2 || !json_is_number(x) || !json_is_number(y)
+        || json_number_value(x) < 0 || json_number_value(y) < 0)
+        return refuse_pace(said, err);
+    *a = json_number_value(x);
+    *b = json_number_value(y);
+    return 0;
+}
+
+static int read_infer(const struct weft_trainer *t, const struct said *said,
+                      json_t *infer, struct weft_tail_pace *out,
+                      struct weft_err *err)
+{
+    const char *name;
+    json_t *pair;
+    int rc = json_is_object(infer) ? 0 : refuse_pace(said, err);
+    if (rc)
+        return rc;
+    json_object_foreach(infer, name, pair)
+    {
+        int32_t c = weft_flow_find_call(&t->flow, name);
+        if (c < 0 || t->flow.call[c].kind != WEFT_INFER)
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "%s: 'pace' has '%s' in 'infer', which is no "
+                                "call of this run that infers",
+                                said->name, name);
+        rc = read_pair(said, pair, &out->infer[c].batch_s,
+                       &out->infer[c].token_s, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int read_pace(const struct weft_trainer *t, const struct said *said,
+                     struct weft_tail_pace *out, struct weft_err *err)
+{
+    json_t *o;
+    int rc = weft_json_object_or(said->o, said->name, "pace", &o, err);
+    if (rc || !o)
+        return rc;
+    out->known = true;
+    rc = read_pair(said, json_object_get(o, "step"), &out->step_s,
+                   &out->sample_s, err);
+    if (!rc)
+        rc = read_pair(said, json_object_get(o, "token"), &out->token_s,
+                       &out->read_s, err);
+    return rc ? rc
+              : read_infer(t, said, json_object_get(o, "infer"), out, err);
+}
+
 static int take_decision(const struct weft_trainer *t,
                          const struct said *said, void *ctx,
                          struct weft_err *err)
@@ -340,6 +437,8 @@ static int take_decision(const struct weft_trainer *t,
                  .most_batch = (int32_t) most,
                  .cached_from = (int32_t) cached}};
     rc = read_later(said, &d->when, err);
+    if (!rc)
+        rc = read_pace(t, said, &d->pace, err);
     return rc ? rc : read_order(t, said, &d->order, err);
 }
 

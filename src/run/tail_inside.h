@@ -11,6 +11,7 @@
 struct weft_tail_decided {
     int32_t iteration, call;
     struct weft_migration_when when;
+    struct weft_tail_pace pace;
     struct weft_rollout_order order; /* of statuses, of all calls */
 };
 

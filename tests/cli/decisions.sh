@@ -115,6 +115,7 @@ expect 0 "" ppo.yaml run_dir=again rollout.decisions=whole/decisions.jsonl
 decided whole >a
 decided again >b
 cmp -s a b || fail "a replay decided otherwise"
+[ "$(grep -c '"pace": {"step": \[0\.[0-9]*, ' a)" = 6 ] || fail "no pace"
 [ "$(weights off)" = "$(weights again)" ] || fail "a replay changed weights"
 
 # Simulated, beside what was measured: the same moves, of the fifth of six
@@ -265,6 +266,22 @@ for later in '[[0.2, 1], [0.2, 1]]' '[[0.4, 1]]' '[[0.2]]' '[[0.2, -1]]' \
     expect 1 "wrong:1: 'later' must be at most 2 pairs of a share" ppo.yaml \
         run_dir=bad2 rollout.decisions=wrong
 done
+pairs="must have pairs of seconds: 'step', 'token', and in 'infer'"
+while IFS='|' read -r pace part; do
+    sed "s/\"pace\": {[^}]*}}/\"pace\": $pace/" short >wrong
+    expect 1 "wrong:1: 'pace' $part" ppo.yaml run_dir=bad2 \
+        rollout.decisions=wrong
+done <<END
+{"step": [1], "token": [0, 1], "infer": {}}|$pairs
+{"step": [1, 2], "token": [0, -1], "infer": {}}|$pairs
+{"step": [1, 2], "token": [0, "1"], "infer": {}}|$pairs
+{"step": [1, 2], "token": [0, 1]}|$pairs
+{"step": [1, 2], "token": [0, 1], "infer": {"ref_infer": 1}}|$pairs
+{"step": [1, 2], "token": [0, 1], "infer": {"reference": [1, 2]}}|has 'reference'
+END
+sed 's/"pace": {[^}]*}}/"pace": [1, 2]/' short >wrong
+expect 1 "wrong:1: 'pace' must be an object" ppo.yaml run_dir=bad2 \
+    rollout.decisions=wrong
 sed 's/actor_generate/nobody/' short >wrong
 expect 1 "wrong: no decision of a call of this run" ppo.yaml run_dir=bad2 \
     rollout.decisions=wrong

@@ -47,9 +47,33 @@ static void count(const struct weft_trainer *t,
     }
 }
 
+/* Who says what inference takes. */
+enum says { NOBODY, COSTS, A_RUN };
+
+/* The decisions of a run that had these costs, and moved nothing. */
+static void write_decisions(const struct weft_trainer *t, const char *path)
+{
+    FILE *f = fopen(path, "w");
+    const char *comma = "";
+    REQUIRE(f != NULL);
+    fprintf(f,
+            "{\"iteration\": 1, \"call\": \"actor_generate\", "
+            "\"remaining\": 0, \"instances\": 0, \"most_batch\": 0, "
+            "\"pace\": {\"step\": [2, 0], \"token\": [0, %.17g], "
+            "\"infer\": {",
+            4.0 / (t->max_prompt + LONGEST));
+    for (int32_t c = 0; c < t->flow.n_calls; c++)
+        if (t->flow.call[c].kind == WEFT_INFER) {
+            fprintf(f, "%s\"%s\": [2, 0]", comma, t->flow.call[c].name);
+            comma = ", ";
+        }
+    fputs("}}}\n", f);
+    REQUIRE(fclose(f) == 0);
+}
+
 /* The first sample, which is device 0's, has `longest` tokens, the others
  * one. */
-static void deal(int longest, bool priced, struct dealt *out)
+static void deal(int longest, enum says says, struct dealt *out)
 {
     const struct weft_g_job job = {1, DEVICES, true, 0};
     const char *word[] = {"data.shuffle=false",
@@ -65,6 +89,8 @@ static void deal(int longest, bool priced, struct dealt *out)
     struct weft_recording r;
     struct weft_cluster cluster;
     int32_t n_total[SAMPLES];
+    char path[600];
+    snprintf(path, sizeof path, "%s/decisions.jsonl", fixture.dir);
     weft_recording_init(&r);
     REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
                                     word, &config, &err),
@@ -72,12 +98,15 @@ static void deal(int longest, bool priced, struct dealt *out)
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
     for (int i = 0; i < SAMPLES; i++)
         n_total[i] = i == 0 ? longest : 1;
+    if (says == A_RUN)
+        write_decisions(t, path);
     const struct weft_recorded how = {
         .rank = -1,
         .iterations = 1,
         .n_total = n_total,
         .responses = true,
-        .costs = priced ? second_costs(&job, &cluster) : NULL};
+        .decisions = says == A_RUN ? path : NULL,
+        .costs = says == COSTS ? second_costs(&job, &cluster) : NULL};
     REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
     count(t, &r, out);
     weft_recording_release(&r);
@@ -92,13 +121,13 @@ static void deal(int longest, bool priced, struct dealt *out)
 static void test_long_tail(void)
 {
     struct dealt d;
-    deal(LONGEST, true, &d);
+    deal(LONGEST, COSTS, &d);
     CHECK_INT(d.before[0], 0);
     CHECK_INT(d.all[0] + d.all[1] + d.all[2] + d.all[3], CALLS * SAMPLES);
     CHECK_INT(d.before[1] + d.before[2] + d.before[3], CALLS * (SAMPLES - 1));
     for (int k = 1; k < DEVICES; k++)
         CHECK(abs(3 * d.before[k] - CALLS * (SAMPLES - 1)) <= 6);
-    deal(LONGEST, false, &d);
+    deal(LONGEST, NOBODY, &d);
     for (int k = 1; k < DEVICES; k++)
         CHECK(d.before[k] <= CALLS * SAMPLES / DEVICES);
 }
@@ -112,7 +141,7 @@ static void test_short_tail(void)
 {
     struct dealt d;
     int least = 1 << 30, most = 0;
-    deal(4, true, &d);
+    deal(4, COSTS, &d);
     CHECK_INT(d.before[0], 0);
     CHECK(d.before[1] + d.before[2] + d.before[3] < CALLS * (SAMPLES - 1));
     CHECK(d.all[0] > 0);
@@ -124,5 +153,19 @@ static void test_short_tail(void)
     CHECK(most - least <= 2);
 }
 
+/* Who repeats a run's decisions deals as it did, without its costs. */
+static void test_replayed(void)
+{
+    for (int longest = 4; longest <= LONGEST; longest += LONGEST - 4) {
+        struct dealt run, again, without;
+        deal(longest, COSTS, &run);
+        deal(longest, A_RUN, &again);
+        deal(longest, NOBODY, &without);
+        CHECK(memcmp(&run, &again, sizeof run) == 0);
+        CHECK(memcmp(&run, &without, sizeof run) != 0);
+    }
+}
+
 WEFT_TESTS("run/deal", {"setup", setup}, {"test_long_tail", test_long_tail},
-           {"test_short_tail", test_short_tail}, {"teardown", teardown})
+           {"test_short_tail", test_short_tail},
+           {"test_replayed", test_replayed}, {"teardown", teardown})
