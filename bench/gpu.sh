@@ -4,9 +4,11 @@
 # same kernels in bench/gpu's loop, and iterations of PPO of 1.5B; then runs of a
 # tiny model, whose results are compared; then the training step and prefill by
 # PyTorch and Transformers, GRPO by TRL, and log-probs of a random model, where
-# PYTHON (python3) can import them and they see the card; and at last the name of what was not measured, with the reason.
-# Models of a few GB are made under TMPDIR. Options are bench/gpu's; with --shape
-# only what belongs to that shape.
+# PYTHON (python3) can import them and they see the card; and at last the name
+# of what was not measured, with the reason. Each part is ended after
+# WEFT_BENCH_LIMIT_S seconds (300), and the rest goes on. The status is 1 if a
+# part has failed, or results differ. Models of a few GB are made under TMPDIR.
+# Options are bench/gpu's; with --shape only what belongs to that shape.
 set -u
 bench=$WEFT_BUILDDIR/bench/gpu
 weft=$WEFT_BUILDDIR/weft
@@ -19,17 +21,43 @@ python=${PYTHON:-python3}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 table=$dir/table
-"$bench" "$@" >"$table"
-status=$?
-cat "$table"
-[ $status = 77 ] && exit 0
-[ $status = 0 ] || exit $status
 missing=$dir/missing
 : >"$missing"
+: >"$dir/log"
+failed=0
 absent() # WHAT WHY
 {
     printf -- '- %s: %s\n' "$1" "$2" >>"$missing"
 }
+broken() # WHAT: a part that should have been measured; the log says why
+{
+    absent "$1" "$(tail -n 1 "$dir/log")"
+    failed=1
+}
+# A part that hangs does not take the time of the others.
+limit_s=${WEFT_BENCH_LIMIT_S:-300}
+limited()
+{
+    timeout -k 10 "$limit_s" "$@"
+    rc=$?
+    case $rc in
+    124 | 137) echo "it was ended after $limit_s s" >&2 ;;
+    esac
+    return $rc
+}
+limited "$bench" "$@" >"$table" 2>"$dir/log"
+status=$?
+cat "$table"
+cat "$dir/log" >&2
+case $status in
+0) ;;
+77) exit 0 ;;
+2) exit 2 ;; # usage
+*)
+    [ -s "$dir/log" ] || echo "it ended with status $status" >"$dir/log"
+    broken "the rows that bench/gpu had left"
+    ;;
+esac
 # Where PyTorch computes: WEFT_TORCH_DEVICE=cpu tries the rows without a card.
 device=${WEFT_TORCH_DEVICE:-cuda}
 only=$(printf '%s\n' "$@" | sed -n '/^--shape$/{n;p;}')
@@ -56,23 +84,27 @@ model() # FOLDER SHAPE
         -o "$folder" "$@" >"$dir/log" 2>&1
 }
 
+made() # FOLDER SHAPE ROWS: a model for them
+{
+    model "$1" "$2" && return
+    broken "$3 of $2"
+    return 1
+}
+
 zeros() # N: so many bytes, each of which is a token
 {
     printf "%0${1}d" 0
 }
 
-# Seconds of the last iteration; nothing after an error, which is shown.
+# Seconds of the last iteration; nothing after an error.
 last_s() # CONFIG
 {
     rm -rf "$dir/run"
-    if "$weft" train -q "$1" run_dir="$dir/run" runtime.devices=gpu \
+    limited "$weft" train -q "$1" run_dir="$dir/run" runtime.devices=gpu \
         runtime.gpus=1 numerics.dtype=bf16 checkpoint.every=0 \
-        >"$dir/log" 2>&1; then
+        >"$dir/log" 2>&1 &&
         sed -n 's/.*"perf\/steps_per_s": \([0-9.e+-]*\).*/\1/p' \
             "$dir/run/metrics.jsonl" | awk 'END { if ($1 > 0) print 1 / $1 }'
-    else
-        tail -n 1 "$dir/log" >&2
-    fi
 }
 
 row() # SHAPE WHAT SECONDS RATE UNIT SHARE BAR
@@ -112,10 +144,13 @@ overhead() # SHAPE TEXTS TOKENS
 {
     loop=$(sed -n "s/^| $1 *| training step, .*| *\([0-9.]*\) ms .*/\1/p" \
         "$table")
-    [ -n "$loop" ] || return
+    [ -n "$loop" ] || {
+        absent "the graph's overhead, $1" "bench/gpu has no training step"
+        return
+    }
     sft "$1" "$2" "$3" 6 \
         "train: {batch: $2, micro_batch_tokens: $(($2 * $3 + 64))}"
-    [ -n "$s" ] || absent "the graph's overhead" "weft train failed, see above"
+    [ -n "$s" ] || broken "the graph's overhead, $1"
     [ -n "$s" ] && row "$1" "weft train: SFT, over the loop's step" "$s" \
         "$(awk "BEGIN { print $2 * $3 / $s }")" token/s \
         "$(awk "BEGIN { print 100 * (1e3 * $s / $loop - 1) }")" '<= 3'
@@ -131,8 +166,7 @@ whole() # SHAPE TEXTS TOKENS PARAMETERS
     sft "$1" "$2" "$3" 2 "numerics: {gradient_groups: 1}
 train: {batch: $2, micro_batch_tokens: $3, recompute: true,
         offload_optimizer: true}"
-    [ -n "$s" ] || absent "whole $1 with offloaded optimizer state" \
-        "weft train failed, see above"
+    [ -n "$s" ] || broken "whole $1 with offloaded optimizer state"
     [ -n "$s" ] && row "$1" "all layers, optimizer state offloaded" "$s" \
         "$(awk "BEGIN { print $2 * $3 / $s }")" token/s \
         "$(awk -v p="$peak" "BEGIN {
@@ -143,7 +177,8 @@ train: {batch: $2, micro_batch_tokens: $3, recompute: true,
 # with as many new tokens.
 iteration() # ALGORITHM SHAPE PROMPTS RESPONSES TOKENS 'more of the configuration'
 {
-    model "$dir/actor" "$2" || return
+    s=
+    made "$dir/actor" "$2" "$1" || return
     i=0
     while [ $i -lt "$3" ]; do
         printf '{"prompt": "%04d%s"}\n' $i "$(zeros $(($5 - 4)))"
@@ -160,7 +195,7 @@ $6
 END
     n=$(($3 * $4))
     s=$(last_s "$dir/run.yaml")
-    [ -n "$s" ] || absent "$1 of $2" "weft train failed, see above"
+    [ -n "$s" ] || broken "$1 of $2"
     [ -n "$s" ] && row "$2" "$1 iteration, $n x ($5 + $5) tokens" "$s" \
         "$(awk "BEGIN { print 2 * $n * $5 / $s }")" token/s 0 -
 }
@@ -180,10 +215,10 @@ ppo: {mini_batches: 1, kl: {place: none}}"
     ours=$s
     if ! "$python" -c 'import trl, datasets' 2>/dev/null; then
         absent "TRL's GRPO (bar: 3 times as fast)" "$python has no TRL"
-    elif ! "$python" "$WEFT_SRCDIR/bench/grpo_trl.py" "$dir/actor" \
+    elif ! limited "$python" "$WEFT_SRCDIR/bench/grpo_trl.py" "$dir/actor" \
         "$dir/prompts.jsonl" 0 3 "$2" "$3" bf16 "$5" "$4" \
         >"$dir/trl" 2>"$dir/log"; then
-        absent "TRL's GRPO of $1" "$(tail -n 1 "$dir/log")"
+        broken "TRL's GRPO of $1"
     else
         rate=$(tail -n 1 "$dir/trl" | "$python" -c 'import json, sys
 r = json.load(sys.stdin)
@@ -201,17 +236,19 @@ print(r["tokens"] / r["seconds"])')
 # Log-probs of random weights beside those of Transformers.
 logprobs() # SHAPE DEVICE
 {
-    model "$dir/scored" "$1" || return
+    made "$dir/scored" "$1" "log-probs beside Transformers" || return
     i=1
     while [ $i -le 6 ]; do
         printf '{"text": "%s"}\n' "$(zeros $((i * i * 5)))"
         i=$((i + 1))
     done >"$dir/texts.jsonl"
     for dtype in f32 bf16; do
-        "$weft" score "$dir/scored" --data "$dir/texts.jsonl" --devices gpu \
-            --gpus 1 --dtype $dtype -o "$dir/scores.jsonl" >"$dir/log" 2>&1 &&
-            "$python" "$WEFT_SRCDIR/bench/gpu_logprobs.py" "$dir/scored" \
-                "$dir/scores.jsonl" $dtype "$2" >"$dir/log" 2>&1
+        limited "$weft" score "$dir/scored" --data "$dir/texts.jsonl" \
+            --devices gpu --gpus 1 --dtype $dtype -o "$dir/scores.jsonl" \
+            >"$dir/log" 2>&1 &&
+            limited "$python" "$WEFT_SRCDIR/bench/gpu_logprobs.py" \
+                "$dir/scored" "$dir/scores.jsonl" $dtype "$2" \
+                >"$dir/log" 2>&1
         verdict "log-probs beside Transformers, $dtype" $?
         sed -n "s/^\([0-9]* log-probs.*\)/  $1: \1/p" "$dir/log"
     done
@@ -246,7 +283,9 @@ verdict() # WHAT STATUS
 {
     printf '| %-5s | %-38s | %12s | %16s | %6s | green |\n' small "$1" - - \
         "$([ "$2" = 0 ] && echo ok || echo RED)"
-    [ "$2" = 0 ] || grep -m 1 "^weft" "$dir/log" || tail -n 3 "$dir/log"
+    [ "$2" = 0 ] && return
+    failed=1
+    grep -m 1 "^weft" "$dir/log" || tail -n 3 "$dir/log"
 }
 
 # Two iterations of PPO of a tiny model; checkpoints say whether two runs are
@@ -262,7 +301,7 @@ tiny_ppo() # RUN words before weft -- words of the configuration
     done
     shift
     # shellcheck disable=SC2086
-    $before "$weft" train -q "$dir/tiny.yaml" run_dir="$dir/$run" \
+    limited $before "$weft" train -q "$dir/tiny.yaml" run_dir="$dir/$run" \
         runtime.devices=gpu runtime.gpus=1 "$@" >"$dir/log" 2>&1 </dev/null
 }
 
@@ -278,7 +317,7 @@ equal() # RUN RUN: its weights and moments are the other's
 
 results()
 {
-    model "$dir/ppo" small || return
+    made "$dir/ppo" small "the same results" || return
     for i in 1 2 3 4 5 6 7 8; do
         printf '{"prompt": "%s"}\n' "$(zeros $i)"
     done >"$dir/tiny.jsonl"
@@ -317,8 +356,8 @@ sanitized()
         absent compute-sanitizer "there is none on PATH"
         return
     fi
-    compute-sanitizer --error-exitcode 9 "$bench" --shape tiny --seconds 0 \
-        >"$dir/log" 2>&1
+    limited compute-sanitizer --error-exitcode 9 "$bench" --shape tiny \
+        --seconds 0 >"$dir/log" 2>&1
     verdict "compute-sanitizer, all kernels of bench" $?
 }
 results
@@ -337,9 +376,9 @@ beside()
     sed -n 's/^| \([^ ]*\) *| training step, \([0-9]*\) layers.*/\1 \2/p' \
         "$table" >"$dir/shapes"
     while read -r shape layers; do
-        if ! "$python" "$WEFT_SRCDIR/bench/gpu_torch.py" "$shape" "$layers" \
-            1 "$device" >"$dir/torch" 2>"$dir/log"; then
-            absent "PyTorch, $shape" "$(tail -n 1 "$dir/log")"
+        if ! limited "$python" "$WEFT_SRCDIR/bench/gpu_torch.py" "$shape" \
+            "$layers" 1 "$device" >"$dir/torch" 2>"$dir/log"; then
+            broken "PyTorch, $shape"
             continue
         fi
         cat "$dir/torch"
@@ -370,3 +409,4 @@ absent "NCCL between cards" "messages go through host memory"
 echo
 echo "Not measured:"
 cat "$missing"
+exit $failed

@@ -25,5 +25,21 @@ if [ -n "${WEFT_MPIEXEC:-}" ]; then
 fi
 grep RED bench-gpu.txt && failed=1
 [ $failed = 0 ] || cat bench-gpu.txt
+
+# What has no time to end is told, and the rest goes on.
+WEFT_BENCH_LIMIT_S=0.01 PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" \
+    --shape tiny --seconds 0 >bench-gpu.txt 2>/dev/null
+[ $? = 1 ] || { echo "FAIL: status without time"; failed=1; }
+for what in 'the rows that bench/gpu had left: it was ended after 0.01 s' \
+    "the graph's overhead, tiny: bench/gpu has no training step" \
+    'whole tiny with offloaded optimizer state: it was ended' \
+    'ppo of tiny: it was ended' "TRL's GRPO (bar: 3 times as fast)"; do
+    grep -qF -e "- $what" bench-gpu.txt ||
+        { echo "FAIL: without time, no '$what'"; cat bench-gpu.txt; failed=1; }
+done
+grep -q 'a run that goes on, bits .* RED ' bench-gpu.txt ||
+    { echo "FAIL: without time, a run that went on"; failed=1; }
 rm -f bench-gpu.txt
+sh "$WEFT_SRCDIR/bench/gpu.sh" --shape 70b 2>/dev/null
+[ $? = 2 ] || { echo "FAIL: status of another shape"; failed=1; }
 exit $failed
