@@ -409,8 +409,6 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
             rc = weft_fuse_measure(t->fuse, err);
         if (!rc && weft_world_rank() == 0)
             rc = weft_iteration_report(p);
-        if (!rc && weft_world_rank() == 0)
-            rc = weft_again_note(p, err);
         if (!rc)
             rc = weft_tail_write(p, err);
         rc = weft_world_agree(rc, err);

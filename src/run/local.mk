@@ -20,6 +20,7 @@ run_sources = \
 	%D%/iteration_text.c \
 	%D%/iteration_times.c \
 	%D%/iteration_train.c \
+	%D%/plans.c %D%/plans.h \
 	%D%/predict/again.c %D%/predict/again.h \
 	%D%/predict/auto.c %D%/predict/auto.h \
 	%D%/predict/batch.c %D%/predict/batch.h \

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "job/run_config.h"
 #include "run/checkpoint.h"
+#include "run/plans.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -163,6 +164,8 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
         rc = weft_dir_create(path_of(path, run, folder[i]), err);
     if (!rc)
         rc = weft_samples_truncate(run, t->iteration, err);
+    if (!rc)
+        rc = weft_plans_cut(run, t->iteration, err);
     if (!rc)
         rc = weft_metrics_open(run, t->iteration, t->config.tensorboard,
                                t->config.metric_names, &t->metrics_writer,

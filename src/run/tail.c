@@ -68,10 +68,20 @@ void weft_tail_note(const struct weft_iteration *p)
     if (!p->t->tail)
         return;
     weft_tail_add(p->t->tail, &prompt, &response);
-    for (int32_t i = 0; i < p->n_all; i++) {
-        prompt[i] = p->sample[i].n_prompt;
-        response[i] = p->sample[i].n_total - p->sample[i].n_prompt;
+    for (int32_t k = 0; k < p->n_sets; k++) {
+        const struct weft_iteration_set *set = &p->set[k];
+        bool has = p->t->flow.call[set->call].kind == WEFT_GENERATE;
+        for (int32_t i = set->first; has && i < set->first + set->n; i++) {
+            prompt[i] = p->sample[i].n_prompt;
+            response[i] = p->sample[i].n_total - p->sample[i].n_prompt;
+        }
     }
+}
+
+int32_t weft_tail_responses(const struct weft_tail *tail, const int32_t **out)
+{
+    *out = tail->response;
+    return tail->n_past * tail->n_samples;
 }
 
 static int ascending(const void *a, const void *b)

@@ -33,6 +33,12 @@ replanned() # RUN TIMES
         complain "$1 has no plan/gain"
 }
 
+# What a run decided, but not how long it took to.
+decided() # RUN
+{
+    grep -o '"iteration": [0-9]*\|"plan/[a-z]*": [^,}]*' "$1/metrics.jsonl"
+}
+
 cluster() # NODES DEVICES
 {
     printf '%s\n' 'name: some' "kinds: [{name: node, nodes: $1, devices: $2," \
@@ -60,7 +66,9 @@ cmp -s iteration-000000.txt iteration-000002.txt &&
     complain "both plans of four are the same"
 grep -q 'were predicted' log && complain "four took more than was predicted"
 
-# From the checkpoint after the change, by the plan that it had then.
+# From the checkpoint after the change, by the plan that it had then. It looks for
+# another one when it did before.
+decided four >four.decided
 mv four/checkpoints/iteration-000006 gone
 # shellcheck disable=SC2086
 train 1 four runtime.devices=4 $again checkpoint.every=3 ||
@@ -68,6 +76,7 @@ train 1 four runtime.devices=4 $again checkpoint.every=3 ||
 grep -q 'resuming from .*four/checkpoints/iteration-000003' log ||
     complain "four was not resumed"
 same four
+decided four | cmp -s - four.decided || complain "four decides otherwise"
 
 # The next iteration's samples, made with weights from before the last update, are
 # taken along.
@@ -80,7 +89,8 @@ same stale one-stale
 replanned stale 1
 grep -q 'generated with the newest weights' log && complain "stale is not stale"
 
-# Killed by the time that it goes on by another plan.
+# Killed by the time that it goes on by another plan: it goes on by the plan before,
+# and decides the same again.
 # shellcheck disable=SC2086
 "$weft" train -q "$quick/ppo.yaml" run_dir=killed iterations=6 \
     rollout.prompts=16 rollout.max_new_tokens=50 rollout.lengths=lengths.txt \
@@ -96,6 +106,13 @@ wait $killed
 train 1 killed runtime.devices=4 $again rollout.staleness=1 \
     checkpoint.every=1 || complain "killed, resumed: $?"
 same killed one-stale
+decided stale >stale.decided
+decided killed | cmp -s - stale.decided || complain "killed decides otherwise"
+for run in stale killed; do
+    grep '"dp"\|_fusion' $run/plans/*.json | sed 's/^[a-z]*//' >$run.plans
+done
+cmp -s stale.plans killed.plans || complain "killed has other plans"
+[ -s killed.plans ] || complain "killed has no plans"
 
 cluster 2 2
 # shellcheck disable=SC2086

@@ -15,9 +15,8 @@
 #include "run/predict/auto.h"
 #include "run/predict/known.h"
 #include "run/predict/memory.h"
-
-/* Iterations whose lengths count. */
-enum { PAST = 3 };
+#include "run/plans.h"
+#include "run/tail.h"
 
 /* Lengths are others when one of these parts of them ends at a length that has
  * changed by that share. The least and the most are chance. */
@@ -29,17 +28,11 @@ static const struct weft_search_how search_how = {
     .seed = 1, .evaluations = 100000, .branches = 5000000};
 
 struct weft_again {
-    int32_t *length[PAST]; /* (n) of responses, the newest last */
-    int32_t n[PAST];
-    int32_t n_past;
     double looked[WEFT_COUNT(parts)]; /* when a plan was last looked for */
-    int32_t since; /* iterations that were done when the plan was taken */
 };
 
 void weft_again_free(struct weft_again *a)
 {
-    for (int32_t i = 0; a && i < a->n_past; i++)
-        weft_free(a->length[i]);
     weft_free(a);
 }
 
@@ -52,66 +45,35 @@ bool weft_again_is_due(const struct weft_trainer *t, int32_t done)
 
 /* ---- Lengths ------------------------------------------------------------ */
 
-int weft_again_note(const struct weft_iteration *p, struct weft_err *err)
-{
-    struct weft_trainer *t = p->t;
-    if (t->config.plan_again.every == 0)
-        return 0;
-    if (!t->again)
-        t->again = weft_alloc(1, sizeof *t->again);
-    int32_t *length = weft_alloc((size_t) p->n_all, sizeof *length);
-    if (!t->again || !length) {
-        weft_free(length);
-        return weft_err_nomem(err, "lengths", sizeof *length);
-    }
-    struct weft_again *a = t->again;
-    if (a->n_past == 0)
-        a->since = t->began;
-    if (a->n_past == PAST) {
-        weft_free(a->length[0]);
-        a->n_past--;
-        memmove(a->length, a->length + 1, sizeof *a->length * (PAST - 1));
-        memmove(a->n, a->n + 1, sizeof *a->n * (PAST - 1));
-    }
-    for (int32_t i = 0; i < p->n_all; i++)
-        length[i] = p->sample[i].n_total - p->sample[i].n_prompt;
-    a->length[a->n_past] = length;
-    a->n[a->n_past++] = p->n_all;
-    return 0;
-}
-
 static int by_length(const void *x, const void *y)
 {
     int32_t a = *(const int32_t *) x, b = *(const int32_t *) y;
     return (a > b) - (a < b);
 }
 
-/* The last responses' lengths, ascending. Release it. */
-static int seen(const struct weft_again *a, struct weft_lengths *out,
+/* Of n lengths those of responses, ascending. Release it. */
+static int sort(size_t n, const int32_t *length, struct weft_lengths *out,
                 struct weft_err *err)
 {
     *out = (struct weft_lengths){.kind = WEFT_LENGTHS_GIVEN};
-    size_t n = 0;
-    for (int32_t i = 0; i < a->n_past; i++)
-        n += (size_t) a->n[i];
     out->given = weft_alloc(n, sizeof *out->given);
     if (!out->given)
         return weft_err_nomem(err, "lengths", n * sizeof *out->given);
-    for (int32_t i = 0; i < a->n_past; i++) {
-        memcpy(out->given + out->n, a->length[i],
-               (size_t) a->n[i] * sizeof *out->given);
-        out->n += a->n[i];
-    }
-    qsort(out->given, n, sizeof *out->given, by_length);
+    for (size_t i = 0; i < n; i++)
+        if (length[i] > 0)
+            out->given[out->n++] = length[i];
+    qsort(out->given, (size_t) out->n, sizeof *out->given, by_length);
     return 0;
 }
 
-/* Whether lengths are others than when a plan was last looked for; then these
- * are. */
+/* Whether lengths, if there are any, are others than when a plan was last looked
+ * for; then these are. */
 static bool has_drifted(struct weft_again *a, const struct weft_lengths *now)
 {
     double end[WEFT_COUNT(parts)];
     bool drifted = false;
+    if (now->n == 0)
+        return false;
     for (size_t k = 0; k < WEFT_COUNT(parts); k++) {
         end[k] = now->given[(int64_t) ((double) now->n * parts[k])];
         drifted |= fabs(end[k] - a->looked[k]) > DRIFT * a->looked[k];
@@ -119,6 +81,44 @@ static bool has_drifted(struct weft_again *a, const struct weft_lengths *now)
     if (drifted)
         memcpy(a->looked, end, sizeof end);
     return drifted;
+}
+
+/* Drifts of a run's lengths by the time it went on, n of them an iteration. */
+static int drift_before(const struct weft_trainer *t, struct weft_again *a,
+                        const int32_t *length, size_t n, struct weft_err *err)
+{
+    int32_t every = t->config.plan_again.every;
+    int rc = 0;
+    for (int32_t done = every; done < t->began && !rc; done += every) {
+        int32_t past = weft_min32(done, WEFT_TAIL_PAST);
+        struct weft_lengths seen;
+        rc = sort((size_t) past * n, length + (size_t) (done - past) * n,
+                  &seen, err);
+        if (!rc)
+            (void) has_drifted(a, &seen);
+        weft_lengths_release(&seen);
+    }
+    return rc;
+}
+
+/* Begins t->again as it was when the run was interrupted, by its record. */
+static int begin(struct weft_trainer *t, struct weft_err *err)
+{
+    size_t n = (size_t) weft_run_samples_all(&t->config, &t->flow);
+    size_t all = (size_t) t->began * n;
+    int32_t *length = weft_alloc(all, sizeof *length);
+    char *path = weft_path_join(t->config.run_dir, WEFT_TAIL_FILE);
+    t->again = weft_alloc(1, sizeof *t->again);
+    int rc = t->again && length && path
+               ? weft_plans_write(t->config.run_dir, &t->plan, t->began, err)
+               : weft_err_nomem(err, "lengths", all * sizeof *length);
+    if (!rc && t->began > 0)
+        rc = weft_tail_lengths(t, path, 0, t->began, n, length, err);
+    if (!rc)
+        rc = drift_before(t, t->again, length, n, err);
+    weft_free(length);
+    weft_free(path);
+    return rc;
 }
 
 /* ---- Choosing ----------------------------------------------------------- */
@@ -209,10 +209,14 @@ int weft_again_choose(struct weft_trainer *t,
 static int look(struct weft_trainer *t, struct weft_plan *plan,
                 struct weft_again_choice *out, struct weft_err *err)
 {
-    struct weft_lengths lengths;
-    if (!t->again || !t->known)
+    struct weft_lengths lengths = {.n = 0};
+    const int32_t *length;
+    if (!t->known)
         return 0;
-    int rc = seen(t->again, &lengths, err);
+    int rc = t->again ? 0 : begin(t, err);
+    int32_t n = weft_tail_responses(t->tail, &length);
+    if (!rc)
+        rc = sort((size_t) n, length, &lengths, err);
     if (!rc && has_drifted(t->again, &lengths)) {
         rc = weft_again_choose(t, &lengths, plan, out, err);
         if (!rc && out->takes)
@@ -228,20 +232,6 @@ static int look(struct weft_trainer *t, struct weft_plan *plan,
 }
 
 /* ---- Going on ----------------------------------------------------------- */
-
-/* Writes the run's plan as that from iteration `since` on. */
-static int keep_plan(const struct weft_trainer *t, int32_t since,
-                     struct weft_err *err)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/plans", t->config.run_dir);
-    int rc = weft_dir_create(path, err);
-    snprintf(path, sizeof path, "%s/plans/iteration-%06d.json",
-             t->config.run_dir, (int) since);
-    return rc || weft_file_exists(path)
-             ? rc
-             : weft_plan_write(&t->plan, path, err);
-}
 
 /* All ranks go on by rank 0's plan if each of them has its memory. */
 static int take(struct weft_trainer *t, struct weft_plan *plan,
@@ -261,15 +251,9 @@ static int take(struct weft_trainer *t, struct weft_plan *plan,
                       c->after_s);
         return 0;
     }
-    if (first)
-        rc = keep_plan(t, t->again->since, err);
-    rc = weft_world_agree(rc, err);
-    if (!rc)
-        rc = weft_trainer_change_plan(t, plan, err);
-    if (!rc && first) {
-        t->again->since = t->iteration;
-        rc = keep_plan(t, t->iteration, err);
-    }
+    rc = weft_trainer_change_plan(t, plan, err);
+    if (!rc && first)
+        rc = weft_plans_write(t->config.run_dir, &t->plan, t->iteration, err);
     if (!rc && first)
         rc = weft_memory_write(t, err);
     if (!rc && first)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `plan_again`: a run with `plan: auto` looks for another plan between
- * iterations, by the lengths that its last responses had, and goes on by it
- * where that pays. Numbers do not depend on it.
+ * iterations, by the lengths that its last responses had (run/tail.h has them),
+ * and goes on by it where that pays. Numbers do not depend on it. A run that was
+ * interrupted decides as one that was not.
  */
 #ifndef WEFT_RUN_PREDICT_AGAIN_H
 #define WEFT_RUN_PREDICT_AGAIN_H
@@ -14,10 +15,6 @@ void weft_again_free(struct weft_again *again); /* NULL is allowed */
 
 /* Whether another plan is looked for once so many iterations are done. */
 bool weft_again_is_due(const struct weft_trainer *t, int32_t done);
-
-/* Remembers the lengths of an iteration's responses, of those that were cut as
- * they are, on rank 0. Errors: WEFT_ENOMEM. */
-int weft_again_note(const struct weft_iteration *p, struct weft_err *err);
 
 /* Where it is due, and lengths are others than when a plan was last looked for:
  * rank 0 searches (of bounded length, the same for the same lengths), and

@@ -8,16 +8,15 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "run/common.h"
+#include "run/plans.h"
 #include "run/predict/known.h"
 
-/* The plan that the run had, if it is still one for the job. */
-static bool keep(const struct weft_trainer *t,
-                 const struct weft_plan_needs *needs, struct weft_plan *out)
+/* Whether a file has a plan for the job. */
+static bool read_plan(const char *path, const struct weft_plan_needs *needs,
+                      struct weft_plan *out)
 {
-    char path[4096];
     struct weft_err ignored;
-    snprintf(path, sizeof path, "%s/plan.json", t->config.run_dir);
-    if (!t->planned || !weft_file_exists(path)
+    if (!weft_file_exists(path)
         || weft_plan_read(path, needs->flow, out, &ignored) != 0)
         return false;
     if (weft_plan_check(out, needs, &ignored) == 0)
@@ -25,6 +24,22 @@ static bool keep(const struct weft_trainer *t,
     weft_plan_release(out);
     *out = (struct weft_plan){0};
     return false;
+}
+
+/* The plan that the run had, if it is still one for the job. */
+static bool keep(const struct weft_trainer *t,
+                 const struct weft_plan_needs *needs, struct weft_plan *out)
+{
+    char path[4096], *last = NULL;
+    struct weft_err ignored;
+    if (!t->planned)
+        return false;
+    snprintf(path, sizeof path, "%s/plan.json", t->config.run_dir);
+    (void) weft_plans_last(t->config.run_dir, t->iteration, &last, &ignored);
+    bool has = (last && read_plan(last, needs, out))
+            || read_plan(path, needs, out);
+    weft_free(last);
+    return has;
 }
 
 int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
