@@ -60,9 +60,10 @@ const char weft_help_plan[] =
     "kind\n"
     "      --search            find the plan with the shortest iterations "
     "there\n"
-    "      --seed N, --evaluations N, --branches N, --time-limit S  of the "
-    "search;\n"
-    "                          default: 1, 400 and 20000 thousand, none\n"
+    "      --seed N, --evaluations N, --branches N, --time-limit S, "
+    "--recording MIB\n"
+    "                          of it; default: 1, 400, 20000 thousand, none, "
+    "1024\n"
     "      --lengths WHAT      of responses, for both: see weft simulate\n"
     "      --graph             print the algorithm's dataflow graph\n"
     "      --svg FILE          draw the graph with the devices of each call\n"
@@ -257,9 +258,9 @@ static const char *misuse(const struct weft_cli_plan_options *o, bool config)
                "and --graph";
     if (!o->search
         && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0
-            || o->time_limit > 0))
-        return "--seed, --evaluations, --branches and --time-limit are for "
-               "--search";
+            || o->time_limit > 0 || o->recording > 0))
+        return "--seed, --evaluations, --branches, --time-limit and "
+               "--recording are for --search";
     int32_t first, last;
     if (o->scale && !weft_cli_scale_sizes(o->scale, &first, &last))
         return "--scale takes two numbers of devices, at most 1024, like "
@@ -307,6 +308,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "evaluations", WEFT_CLI_INT, &o.evaluations, 0, INT32_MAX},
         {0, "branches", WEFT_CLI_INT, &o.branches, 0, INT32_MAX},
         {0, "time-limit", WEFT_CLI_INT, &o.time_limit, 1, INT32_MAX},
+        {0, "recording", WEFT_CLI_INT, &o.recording, 1, INT32_MAX},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},

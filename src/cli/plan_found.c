@@ -228,6 +228,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
         struct limit limit = limit_of(o);
         by_gangs = by_gangs || needs.plan.n_gpus > 0 || s.gangs;
         s.gangs = by_gangs;
+        s.most_bytes = (int64_t) o->recording << 20;
         struct weft_find find = {
             .simulate = &s,
             .finalists = WEFT_SEARCH_FINALISTS,

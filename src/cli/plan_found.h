@@ -16,6 +16,7 @@ struct weft_cli_plan_options {
     /* of the search, the last two in thousands; -1: not given */
     int32_t seed, evaluations, branches;
     int32_t time_limit; /* seconds; 0: not given */
+    int32_t recording;  /* MiB of one that prices a layout; 0: not given */
 };
 
 /* Whether memory is counted by instructions of tp groups. */

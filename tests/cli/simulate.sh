@@ -221,7 +221,12 @@ awk '/may not fit/ { said = $9 * 1024 }
     END { exit !(said > 36.9 && said / most < 1.005 && most / said < 1.005) }' \
     out || fail "what it may take is not in the table"
 expect 2 "--search makes the plan" "$ppo" --search --compare
-expect 2 "--time-limit are for" "$ppo" --seed 2
+expect 2 "--recording are for --search" "$ppo" --seed 2
+# Layouts of which a recording is too large are left out, and counted.
+expect 0 "of calls were left out, as pricing them takes too much" "$ppo" \
+    --search --recording 1 --nodes 1 --devices 2 rollout.prompts=256
+expect 1 "to price a layout of actor_generate takes too much memory" "$ppo" \
+    --search --recording 1 --nodes 1 --devices 2 rollout.prompts=1024
 options=
 expect 0 "" "$ppo" --check found.json
 command=simulate options="--cluster cluster.yaml"

@@ -166,6 +166,9 @@ static int open_problem(struct weft_finding *f, struct weft_search_problem *p,
                 option[c][n++] = optimistic(f, c, &list->at[k]);
         p->call[i].option = option[c];
         p->call[i].n_options = n;
+        int rc = n > 0 ? 0 : weft_finding_check_priced(f, c, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }

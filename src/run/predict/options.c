@@ -401,23 +401,32 @@ void weft_finding_set_problem(struct weft_finding *f,
     p->n_together = weft_together(flow, p->n_calls, f->call_of, p->together);
 }
 
-/* Of a search that was stopped while it priced layouts. */
-static int check_stopped(const struct weft_finding *f, struct weft_err *err)
+int weft_finding_check_priced(const struct weft_finding *f, int32_t call,
+                              struct weft_err *err)
 {
-    const struct weft_dataflow *flow = f->needs->flow;
-    for (int32_t c = 1; c < flow->n_calls; c++)
-        if (f->stopped && weft_flow_placed(flow, c) && f->n_variants[c] == 0)
-            return weft_err_set(err, WEFT_EINVAL,
-                                "the search was stopped before it had a "
-                                "layout for %s: give it more time",
-                                flow->call[c].name);
+    const char *name = f->needs->flow->call[call].name;
+    if (!weft_flow_placed(f->needs->flow, call) || f->n_variants[call] > 0)
+        return 0;
+    if (f->stopped)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the search was stopped before it had a layout "
+                            "for %s: give it more time",
+                            name);
+    if (f->n_left_out > 0)
+        return weft_err_set(err, WEFT_ENOMEM,
+                            "to price a layout of %s takes too much memory, "
+                            "whatever the layout: allow its recording more "
+                            "(weft plan --search --recording MIB)",
+                            name);
     return 0;
 }
 
 int weft_finding_place(struct weft_finding *f, struct weft_search_problem *p,
                        int64_t *options_out, struct weft_err *err)
 {
-    int rc = check_stopped(f, err);
+    int rc = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls && !rc; c++)
+        rc = weft_finding_check_priced(f, c, err);
     for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++) {
         f->n_options[c] = 0;
         leave_out_large(f, c);

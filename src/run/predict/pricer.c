@@ -288,7 +288,10 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     make_smaller(p, call, at, z, corner, t);
     one.iterations = 1;
     one.calls = 1u << call;
-    one.most_bytes = p->whole ? 0 : WEFT_PRICE_BYTES;
+    if (p->whole)
+        one.most_bytes = 0;
+    else if (one.most_bytes == 0)
+        one.most_bytes = WEFT_PRICE_BYTES;
     int rc = lay_out(t, err);
     if (!rc) {
         rc = weft_simulation_open(t, &one, &s, err);
@@ -431,6 +434,7 @@ int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     options.simulated = out;
+    options.most_bytes = 0;
     options.bound = !plan->inter_stage_fusion;
     *t = *p->t;
     t->plan = *plan;
