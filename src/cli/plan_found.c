@@ -89,19 +89,19 @@ static void tell_found(const struct weft_cli_plan_options *o,
             less, sizeof less,
             " with %.4g GiB of a device, so that any order of tasks fits",
             f->bytes / 0x1p30);
-    snprintf(text, sizeof text,
-             "%.4g s an iteration within the model, %.4g s simulated as a "
-             "whole, the best of %d finalists; the model's best takes %.4g "
-             "s%s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
-             "of %lld layouts, %lld pairs of them to train fused, %lld "
-             "evaluations%s",
-             r->finalist[f->taken].value.period, f->simulated.iteration_s,
-             (int) f->finalists, r->value.period, f->excess <= 0 ? less : "",
-             gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
-             (long long) f->options, (long long) f->needed,
-             (long long) f->priced, (long long) f->pairs,
-             (long long) r->evaluations,
-             f->stopped ? "; stopped before the end" : "");
+    snprintf(
+        text, sizeof text,
+        "%.4g s an iteration within the model, %.4g s simulated as a "
+        "whole, the best of %d finalists; the model's best takes %.4g "
+        "s%s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
+        "of %lld layouts, %lld pairs of them to train fused, %lld "
+        "evaluations%s",
+        r->finalist[f->taken].value.period, f->simulated.iteration_s,
+        (int) f->finalists, r->value.period, f->memory.all <= has ? less : "",
+        gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
+        (long long) f->options, (long long) f->needed, (long long) f->priced,
+        (long long) f->pairs, (long long) r->evaluations,
+        f->stopped ? "; stopped before the end" : "");
     if (f->left_out > 0)
         snprintf(text + strlen(text), sizeof text - strlen(text),
                  "; %lld of calls were left out, as pricing them takes "
@@ -160,20 +160,21 @@ static void tell_gangs(const struct weft_cli_plan_options *o,
                          "longer");
 }
 
-/* A simulation is one order of tasks; in another a run may need more. */
+/* A simulation is one order of tasks; in another a run may need more, where memory
+ * was not counted by task. */
 static void tell_memory(const struct weft_cli_plan_options *o,
                         const struct weft_found *f, double has)
 {
-    char text[200];
-    if (f->excess <= 0)
+    const struct weft_needed *m = &f->memory;
+    char text[300];
+    if (m->all <= has)
         return;
     snprintf(text, sizeof text,
-             "it may not fit: a run can take %.3g GiB of a device, which has "
-             "%.3g%s",
-             (has + f->excess) / 0x1p30, has / 0x1p30,
-             f->by_gangs ? ", counted by instruction of a tp group, which is "
-                           "more than it needs"
-                         : "");
+             "it may not fit: a run can take %.4g GiB of device %d, which "
+             "has %.4g; most of it, %.3g GiB, is %s. This is counted by "
+             "instruction of a tp group, which can be far more than it needs",
+             m->all / 0x1p30, (int) m->device, has / 0x1p30, m->most / 0x1p30,
+             weft_mem_class_name(m->mem));
     weft_cli_tell(o, text);
 }
 

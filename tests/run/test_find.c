@@ -337,43 +337,136 @@ static void test_wins(void)
     weft_plan_release(&plan);
 }
 
+/* The problems that finalists are choices of, apart and fused. */
+struct problems {
+    struct weft_finding all;
+    struct weft_search_problem p[2];
+};
+
+static void open_problems(struct finding *f, struct problems *out)
+{
+    int64_t n = 0;
+    REQUIRE_OK(weft_finding_open(&f->config, &f->needs.plan, &f->find,
+                                 &out->all, &err),
+               err);
+    REQUIRE(weft_finding_fuses(&out->all));
+    REQUIRE_OK(weft_finding_pair(&out->all, &err), err);
+    REQUIRE_OK(weft_finding_place(&out->all, &out->p[0], &n, &err), err);
+    if (out->all.n_options[0] > 0)
+        REQUIRE_OK(weft_finding_fuse(&out->all, &out->p[0], &out->p[1], &err),
+                   err);
+    REQUIRE_OK(weft_finding_prune(&out->all, &out->p[0], &err), err);
+}
+
+/* The plan of a finalist, to be released, as simulated. */
+static struct weft_simulated play(struct finding *f, struct problems *p,
+                                  const struct weft_found *found, int32_t i,
+                                  bool moves, struct weft_plan *plan)
+{
+    struct weft_simulated one;
+    weft_plan_begin(&f->needs.plan, plan);
+    weft_finding_choose(&p->all, &p->p[found->fused[i]],
+                        found->result.finalist[i].choice, plan);
+    plan->inter_stage_fusion = moves;
+    REQUIRE_OK(weft_pricer_simulate(p->all.pricer, plan, &one, &err), err);
+    return one;
+}
+
 /* Simulates all finalists without inter-stage fusion and with it. moved_out: how
  * many are faster with it than without. */
 static double fastest(struct finding *f, const struct weft_found *found,
                       int32_t *moved_out)
 {
-    struct weft_finding all;
-    struct weft_search_problem p[2];
+    struct problems p;
     double best = INFINITY;
-    int64_t n = 0;
-    REQUIRE_OK(
-        weft_finding_open(&f->config, &f->needs.plan, &f->find, &all, &err),
-        err);
-    REQUIRE(weft_finding_fuses(&all));
-    REQUIRE_OK(weft_finding_pair(&all, &err), err);
-    REQUIRE_OK(weft_finding_place(&all, &p[0], &n, &err), err);
-    if (all.n_options[0] > 0)
-        REQUIRE_OK(weft_finding_fuse(&all, &p[0], &p[1], &err), err);
-    REQUIRE_OK(weft_finding_prune(&all, &p[0], &err), err);
+    open_problems(f, &p);
     for (int32_t i = 0; i < found->result.n_finalists; i++) {
         double s[2];
         for (int moves = 0; moves < 2; moves++) {
-            struct weft_simulated one;
             struct weft_plan plan;
-            weft_plan_begin(&f->needs.plan, &plan);
-            weft_finding_choose(&all, &p[found->fused[i]],
-                                found->result.finalist[i].choice, &plan);
-            plan.inter_stage_fusion = moves;
-            REQUIRE_OK(weft_pricer_simulate(all.pricer, &plan, &one, &err),
-                       err);
-            s[moves] = one.iteration_s;
+            s[moves] = play(f, &p, found, i, moves, &plan).iteration_s;
             best = fmin(best, s[moves]);
             weft_plan_release(&plan);
         }
         *moved_out += s[1] < s[0] * (1 - WEFT_SEARCH_NEAR);
     }
-    weft_finding_close(&all);
+    weft_finding_close(&p.all);
     return best;
+}
+
+/* What a run of a plan can take of the device that it takes most of, in any order
+ * of its tasks, whose records are the host's. */
+static double can_take(const struct finding *f, struct weft_plan *plan)
+{
+    const struct weft_g_job job = {plan->n_nodes, plan->n_devices, true, 0};
+    bool gangs = false;
+    int64_t most = 0;
+    REQUIRE_OK(weft_trainer_predict(&f->config, &job, &gangs, 0, plan, &err),
+               err);
+    CHECK(!gangs);
+    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++)
+        most = weft_max64(most, plan->memory[d][WEFT_MEM_ALL]
+                                    - plan->memory[d][WEFT_MEM_TASKS]);
+    return (double) most;
+}
+
+/* Checks that no finalist that fits in any order is faster than the one that was
+ * taken. Returns how many are faster that do not. */
+static int32_t n_faster(struct finding *f, const struct weft_found *found)
+{
+    struct problems p;
+    int32_t n = 0;
+    open_problems(f, &p);
+    for (int32_t i = 0; i < found->result.n_finalists; i++) {
+        struct weft_plan plan;
+        struct weft_simulated s = play(f, &p, found, i, false, &plan);
+        if (s.iteration_s
+            < found->simulated.iteration_s * (1 - WEFT_SEARCH_NEAR)) {
+            CHECK(can_take(f, &plan) > (double) f->needs.plan.device_bytes);
+            n++;
+        }
+        weft_plan_release(&plan);
+    }
+    weft_finding_close(&p.all);
+    return n;
+}
+
+/* With less and less memory, each time too little for the plan that was found
+ * before: what is taken fits in any order of its tasks, and is the fastest of the
+ * finalists that do, also where faster ones do not. Where no plan does, a sentence
+ * says how much of which device is lacking, and of what most is. */
+static void test_memory(void)
+{
+    static const char *const word[] = {"runtime.place=device", NULL};
+    struct finding f;
+    struct weft_found found;
+    struct weft_plan plan;
+    char says[100];
+    int32_t n_passed_over = 0;
+    int rc = 0;
+    open_finding(&f, fixture.config, 4, word);
+    while (!rc) {
+        double has = (double) f.needs.plan.device_bytes;
+        rc = weft_run_find(&f.config, &f.needs.plan, &f.find, &plan, &found,
+                           &err);
+        if (!rc) {
+            double bytes = can_take(&f, &plan);
+            CHECK(found.memory.all == bytes && !found.memory.by_gangs);
+            REQUIRE(bytes <= has);
+            if (found.bytes == has) /* there was no other search */
+                n_passed_over += n_faster(&f, &found);
+            f.needs.plan.device_bytes = (int64_t) bytes - 1;
+        }
+        weft_plan_release(&plan);
+    }
+    CHECK(n_passed_over > 0);
+    CHECK_INT(rc, WEFT_EINVAL);
+    snprintf(says, sizeof says, ", which has %.4g; most of it, ",
+             (double) f.needs.plan.device_bytes / 0x1p30);
+    CHECK(strstr(err.text, "no plan fits: ") == err.text);
+    CHECK(strstr(err.text, " GiB of device ") && strstr(err.text, says)
+          && strstr(err.text, " GiB, is "));
+    close_finding(&f);
 }
 
 /* A run of the plan, or of one device. */
@@ -483,5 +576,6 @@ static void test_remove(void)
 
 WEFT_TESTS("run/find", {"make", test_make}, {"every_plan", test_every_plan},
            {"pairs", test_pairs}, {"left_out", test_left_out},
-           {"wins", test_wins}, {"moves", test_moves}, {"asked", test_asked},
+           {"wins", test_wins}, {"moves", test_moves},
+           {"memory", test_memory}, {"asked", test_asked},
            {"bits", test_bits}, {"remove", test_remove})

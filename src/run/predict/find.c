@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a search finds: with and without fused training, simulated as a whole, also
- * with inter-stage fusion, and once more where a run may need more memory. */
+ * with inter-stage fusion; the fastest of these that fits memory in any order of
+ * its tasks, and where none does, that of a search with less memory. */
 #include <math.h>
 #include <string.h>
 
@@ -67,8 +68,8 @@ static int make_problems(struct weft_finding *f, struct problems *all,
 /* ---- Searching ---------------------------------------------------------- */
 
 /* The best of both, and a bound of both. */
-static void join(struct weft_search_result r[2], const bool *has,
-                 struct weft_search_result *out)
+static void join(const struct weft_search_result r[2], const bool *has,
+                 struct weft_search_result *out, bool *fused_out)
 {
     int better = !has[0]                ? 1
                : !has[1]                ? 0
@@ -76,6 +77,7 @@ static void join(struct weft_search_result r[2], const bool *has,
                : !r[0].fits             ? 0
                             : r[1].value.period < r[0].value.period;
     *out = r[better];
+    *fused_out = better;
     out->n_finalists = 0;
     for (int k = 0; k < 2; k++) {
         if (!has[k] || k == better)
@@ -134,7 +136,7 @@ static int search_both(const struct weft_finding *f,
     }
     if (rc)
         return rc;
-    join(r, all->has, &out->result);
+    join(r, all->has, &out->result, &out->fused[0]);
     merge(r, all->has, n, out);
     return 0;
 }
@@ -176,51 +178,60 @@ static bool better(const struct weft_simulated *a,
                 : a->fullest < b->fullest;
 }
 
+/* A finalist, as it was simulated. */
+struct played {
+    int32_t finalist;
+    bool moves; /* its last samples do */
+    struct weft_simulated simulated;
+};
+
 struct ranking {
     struct weft_finding *f;
     const struct problems *all;
     struct weft_plan *plan;
     struct weft_found *out;
+    struct played played[2 * WEFT_SEARCH_FINALISTS];
+    int32_t n_played, best; /* of played; the fastest */
     /* of each finalist, when its last samples move: seconds of an iteration that
      * these cannot undercut; INFINITY: they cannot move, or did */
     double least_s[WEFT_SEARCH_FINALISTS];
 };
 
-static void take(struct ranking *r, int32_t i, bool moves)
+static void choose(const struct ranking *r, int32_t i, bool moves,
+                   struct weft_plan *plan)
 {
-    struct weft_found *out = r->out;
-    int fused = out->fused[i];
+    int fused = r->out->fused[i];
     weft_finding_choose(r->f, &r->all->p[fused],
-                        out->result.finalist[i].choice, r->plan);
-    r->plan->inter_stage_fusion = moves;
+                        r->out->result.finalist[i].choice, plan);
+    plan->inter_stage_fusion = moves;
 }
 
-/* Simulates a finalist. first: there is none to compare with. */
-static int simulate(struct ranking *r, int32_t i, bool moves, bool first,
+static int simulate(struct ranking *r, int32_t i, bool moves,
                     struct weft_err *err)
 {
     struct weft_found *out = r->out;
-    struct weft_simulated s;
-    take(r, i, moves);
+    struct played *now = &r->played[r->n_played];
+    struct weft_simulated *s = &now->simulated;
+    choose(r, i, moves, r->plan);
     int rc = weft_plan_check(r->plan, r->f->needs, err);
     if (!rc)
-        rc = weft_pricer_simulate(r->f->pricer, r->plan, &s, err);
+        rc = weft_pricer_simulate(r->f->pricer, r->plan, s, err);
     if (rc)
         return rc;
+    now->finalist = i;
+    now->moves = moves;
     double *best = &out->best_s[out->fused[i]][moves];
-    if (s.fullest <= 1 && (*best <= 0 || s.iteration_s < *best))
-        *best = s.iteration_s;
+    if (s->fullest <= 1 && (*best <= 0 || s->iteration_s < *best))
+        *best = s->iteration_s;
     r->least_s[i] = INFINITY;
-    if (!moves && s.fullest <= 1 && can_move(r->plan))
-        r->least_s[i] = s.gen_infer_least_s > 0
-                          ? s.iteration_s - s.gen_infer_s
-                                + s.gen_infer_least_s
+    if (!moves && s->fullest <= 1 && can_move(r->plan))
+        r->least_s[i] = s->gen_infer_least_s > 0
+                          ? s->iteration_s - s->gen_infer_s
+                                + s->gen_infer_least_s
                           : 0;
-    if (first || better(&s, &out->simulated)) {
-        out->simulated = s;
-        out->taken = i;
-        out->moves = moves;
-    }
+    if (better(s, &r->played[r->best].simulated))
+        r->best = r->n_played;
+    r->n_played++;
     return 0;
 }
 
@@ -234,62 +245,37 @@ static int simulate_moves(struct ranking *r, struct weft_err *err)
         int32_t at = 0;
         for (int32_t i = 1; i < n; i++)
             at = r->least_s[i] < r->least_s[at] ? i : at;
-        if (!(r->least_s[at] < r->out->simulated.iteration_s))
+        if (!(r->least_s[at] < r->played[r->best].simulated.iteration_s))
             break;
-        rc = simulate(r, at, true, false, err);
+        rc = simulate(r, at, true, err);
     }
     return rc;
 }
 
-static int rank(struct weft_finding *f, const struct problems *all,
-                struct weft_plan *plan, struct weft_found *out,
-                struct weft_err *err)
+static int simulate_all(struct ranking *r, struct weft_err *err)
 {
-    struct ranking r = {.f = f, .all = all, .plan = plan, .out = out};
+    const struct weft_finding *f = r->f;
+    struct weft_found *out = r->out;
     bool must = f->config->rollout.inter_stage_fusion;
     int32_t n = out->result.n_finalists;
     int rc = 0;
     for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
-        rc = simulate(&r, i, must, i == 0, err);
+        rc = simulate(r, i, must, err);
         out->finalists += !rc;
         if (f->find->progress)
             f->find->progress(i + 1, n);
     }
-    if (!rc && !must)
-        rc = simulate_moves(&r, err);
-    if (rc)
-        return rc;
-    take(&r, out->taken, out->moves);
-    plan->predicted_s.iteration_s = out->simulated.iteration_s;
-    memcpy(plan->predicted_s.call_s, out->simulated.call_s,
-           sizeof plan->predicted_s.call_s);
-    return 0;
-}
-
-static int attempt(struct weft_finding *f, const struct problems *all,
-                   struct weft_plan *plan, struct weft_found *out,
-                   struct weft_err *err)
-{
-    out->finalists = out->taken = 0;
-    out->moves = false;
-    memset(out->best_s, 0, sizeof out->best_s);
-    out->bytes = all->p[0].device_bytes;
-    int rc = search_both(f, all, out, err);
-    if (!rc && !out->result.fits)
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "no plan fits: the least that was tried takes "
-                          "%.2f GiB of a device, which has %.2f",
-                          out->result.value.bytes / 0x1p30,
-                          out->bytes / 0x1p30);
-    return rc ? rc : rank(f, all, plan, out, err);
+    return rc || must ? rc : simulate_moves(r, err);
 }
 
 /* ---- Memory of a run ---------------------------------------------------- */
 
-/* By how much a run of the plan can exceed a device's memory, in the worst order
- * of its tasks. Records of tasks are the host's. */
-static int find_excess(const struct weft_finding *f, struct weft_plan *plan,
-                       double *out, bool *by_gangs, struct weft_err *err)
+/* What a run of the plan can take of the fullest device, which the plan's memory
+ * is then. Records of tasks are the host's. by_gangs: do not try to count by
+ * task. */
+static int find_needed(const struct weft_finding *f, struct weft_plan *plan,
+                       bool by_gangs, struct weft_needed *out,
+                       struct weft_err *err)
 {
     const struct weft_plan_needs *n = f->needs;
     bool own = f->config->runtime.place == WEFT_PLACE_DEVICE || n->n_gpus > 0;
@@ -298,60 +284,186 @@ static int find_excess(const struct weft_finding *f, struct weft_plan *plan,
     const struct weft_g_job job = {
         plan->n_nodes, plan->n_devices,
         f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus};
-    *by_gangs = f->find->gangs || n_devices > WEFT_FEW_DEVICES;
-    int rc = weft_trainer_predict(f->config, &job, by_gangs, 0, plan, err);
-    *out = -INFINITY;
+    *out = (struct weft_needed){.all = -1,
+                                .by_gangs = by_gangs || f->find->gangs
+                                         || n_devices > WEFT_FEW_DEVICES};
+    int rc = weft_trainer_predict(f->config, &job, &out->by_gangs, 0, plan,
+                                  err);
     for (int32_t d = 0; d < n_devices && !rc; d++) {
         const int64_t *m = plan->memory[d];
         int64_t tasks = own ? m[WEFT_MEM_TASKS] : 0;
-        *out = fmax(*out, (double) (m[WEFT_MEM_ALL] - tasks) / sharing
-                              - (double) n->device_bytes);
-    }
-    return rc;
-}
-
-/* A search's memory is that of one order of tasks. Where a run can take more, it
- * is made again with so much less memory, a few times; if nothing fits then, the
- * plan is the one that exceeds memory least. */
-static int search_again(struct weft_finding *f, struct problems *all,
-                        struct weft_plan *plan, struct weft_found *out,
-                        struct weft_err *err)
-{
-    enum { TIMES = 4 };
-    int rc = find_excess(f, plan, &out->excess, &out->by_gangs, err);
-    double excess = out->excess;
-    bool found = true;
-    for (int k = 0; k < TIMES && found && !rc && excess > 0
-                    && excess < all->p[0].device_bytes && !stop(f->find);
-         k++) {
-        struct weft_found next = *out;
-        struct weft_plan other;
-        struct weft_err ignored;
-        for (int i = 0; i < 2; i++)
-            all->p[i].device_bytes -= excess;
-        weft_plan_begin(f->needs, &other);
-        found = attempt(f, all, &other, &next, &ignored) == 0;
-        if (found)
-            rc = find_excess(f, &other, &excess, &next.by_gangs, err);
-        bool better = found && !rc && excess < out->excess;
-        weft_plan_release(better ? plan : &other);
-        if (better) {
-            next.excess = excess;
-            *plan = other;
-            *out = next;
+        double all = (double) (m[WEFT_MEM_ALL] - tasks) / sharing;
+        if (all <= out->all)
+            continue;
+        out->all = all;
+        out->device = d;
+        out->most = -1;
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+            bool there = weft_mem_class_at_place(c)
+                      && !(own && c == WEFT_MEM_TASKS)
+                      && !(n->n_gpus > 0 && weft_mem_class_on_host(c));
+            double bytes = (double) m[c] / sharing;
+            if (there && bytes > out->most) {
+                out->most = bytes;
+                out->mem = (enum weft_mem_class) c;
+            }
         }
     }
     return rc;
 }
 
+static bool fits(const struct weft_finding *f, const struct weft_needed *m)
+{
+    return m->all <= (double) f->needs->device_bytes;
+}
+
+static int refuse(const struct weft_finding *f, const struct weft_needed *m,
+                  struct weft_err *err)
+{
+    return weft_err_set(
+        err, WEFT_EINVAL,
+        "no plan fits: the least that was tried can take %.4g GiB of device "
+        "%d%s, which has %.4g; most of it, %.3g GiB, is %s",
+        m->all / 0x1p30, (int) m->device,
+        m->by_gangs ? ", counted by instruction of a tp group" : "",
+        (double) f->needs->device_bytes / 0x1p30, m->most / 0x1p30,
+        weft_mem_class_name(m->mem));
+}
+
+/* The next one in the order of `better`, of those that are not done. */
+static int32_t next_played(const struct ranking *r, const bool *done)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < r->n_played; i++)
+        if (!done[i]
+            && (best < 0
+                || better(&r->played[i].simulated,
+                          &r->played[best].simulated)))
+            best = i;
+    return best;
+}
+
+static void set_taken(const struct ranking *r, int32_t i,
+                      const struct weft_needed *needed,
+                      const struct weft_plan *plan)
+{
+    const struct played *p = &r->played[i];
+    struct weft_found *out = r->out;
+    out->simulated = p->simulated;
+    out->taken = p->finalist;
+    out->moves = p->moves;
+    out->memory = *needed;
+    weft_plan_release(r->plan);
+    *r->plan = *plan;
+    r->plan->predicted_s.iteration_s = p->simulated.iteration_s;
+    memcpy(r->plan->predicted_s.call_s, p->simulated.call_s,
+           sizeof r->plan->predicted_s.call_s);
+}
+
+/* Takes the fastest finalist that fits in any order of its tasks; if none does,
+ * the fastest. Counting by instruction takes long where it is done, and says less:
+ * then only a few are asked. least_out: what the one takes that takes least of
+ * those that were asked. */
+static int take(struct ranking *r, struct weft_needed *least_out,
+                struct weft_err *err)
+{
+    enum { FEW = 4 };
+    bool done[2 * WEFT_SEARCH_FINALISTS] = {false}, fit = false;
+    struct weft_needed needed = {.by_gangs = false};
+    int32_t at;
+    int rc = 0;
+    for (int32_t k = 0;
+         !rc && !fit && (at = next_played(r, done)) >= 0
+         && (k == 0 || !stop(r->f->find)) && !(needed.by_gangs && k == FEW);
+         k++) {
+        struct weft_plan plan;
+        weft_plan_begin(r->f->needs, &plan);
+        choose(r, r->played[at].finalist, r->played[at].moves, &plan);
+        rc = find_needed(r->f, &plan, needed.by_gangs, &needed, err);
+        fit = !rc && fits(r->f, &needed);
+        if (!rc && (k == 0 || fit))
+            set_taken(r, at, &needed, &plan);
+        else
+            weft_plan_release(&plan);
+        if (!rc && (k == 0 || needed.all < least_out->all))
+            *least_out = needed;
+        done[at] = true;
+    }
+    return rc;
+}
+
+/* ---- All together ------------------------------------------------------- */
+
+/* Where no choice fits within the model, says what the one needs that exceeds
+ * memory least. */
+static int refuse_choice(struct weft_finding *f, const struct problems *all,
+                         const struct weft_found *found,
+                         struct weft_plan *plan, struct weft_err *err)
+{
+    struct weft_needed needed;
+    weft_finding_choose(f, &all->p[found->fused[0]], found->result.choice,
+                        plan);
+    int rc = find_needed(f, plan, false, &needed, err);
+    needed.all = fmax(needed.all, found->result.value.bytes);
+    return rc ? rc : refuse(f, &needed, err);
+}
+
+static int attempt(struct weft_finding *f, const struct problems *all,
+                   struct weft_plan *plan, struct weft_found *out,
+                   struct weft_needed *least_out, struct weft_err *err)
+{
+    struct ranking r = {.f = f, .all = all, .plan = plan, .out = out};
+    out->finalists = 0;
+    memset(out->best_s, 0, sizeof out->best_s);
+    out->bytes = all->p[0].device_bytes;
+    int rc = search_both(f, all, out, err);
+    if (!rc && !out->result.fits)
+        return refuse_choice(f, all, out, plan, err);
+    if (!rc)
+        rc = simulate_all(&r, err);
+    return rc ? rc : take(&r, least_out, err);
+}
+
+/* A search's memory is that of one order of tasks. Where a run of each finalist can
+ * take more, it is made again with so much less memory, a few times. Then, if
+ * tasks were counted, no plan fits; of instructions it is not known. */
 static int search(struct weft_finding *f, struct weft_plan *plan,
                   struct weft_found *out, struct weft_err *err)
 {
+    enum { TIMES = 4 };
     struct problems all;
+    struct weft_needed needed;
+    bool found = true;
     int rc = make_problems(f, &all, out, err);
     if (!rc)
-        rc = attempt(f, &all, plan, out, err);
-    return rc ? rc : search_again(f, &all, plan, out, err);
+        rc = attempt(f, &all, plan, out, &needed, err);
+    if (rc)
+        return rc;
+    struct weft_needed least = needed;
+    for (int k = 0;
+         k < TIMES && found && !fits(f, &out->memory) && !stop(f->find);
+         k++) {
+        double excess = needed.all - (double) f->needs->device_bytes;
+        struct weft_found next = *out;
+        struct weft_plan other;
+        struct weft_err ignored;
+        if (!(excess < all.p[0].device_bytes))
+            break;
+        for (int i = 0; i < 2; i++)
+            all.p[i].device_bytes -= excess;
+        weft_plan_begin(f->needs, &other);
+        found = attempt(f, &all, &other, &next, &needed, &ignored) == 0;
+        least = found && needed.all < least.all ? needed : least;
+        bool taken = found && fits(f, &next.memory);
+        weft_plan_release(taken ? plan : &other);
+        if (taken) {
+            *plan = other;
+            *out = next;
+        }
+    }
+    return fits(f, &out->memory) || out->memory.by_gangs
+             ? 0
+             : refuse(f, &least, err);
 }
 
 int weft_run_find(const struct weft_config *config,

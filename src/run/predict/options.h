@@ -9,6 +9,17 @@
 #include "plan/search/search.h"
 #include "run/predict/simulate.h"
 
+/* Bytes that a run can take of the device that it takes most of, in the worst
+ * order of its tasks. */
+struct weft_needed {
+    double all, most; /* of all classes; of the one that takes most */
+    int32_t device;
+    enum weft_mem_class mem; /* which that is */
+    bool
+        by_gangs; /* counted by instructions of tp groups: a bound, but it can be
+                      far above what any order takes */
+};
+
 struct weft_found {
     struct weft_search_result result;
     int64_t options, needed; /* of all calls together; those that are not left
@@ -26,11 +37,8 @@ struct weft_found {
      * fits */
     double best_s[2][2];
     struct weft_simulated simulated; /* the plan as a whole */
-    /* bytes by which a run can exceed a device's memory, in the worst order of
-     * its tasks; negative: it fits */
-    double excess;
-    bool by_gangs; /* which is counted by instructions of tp groups */
-    double bytes;  /* of a device's memory, which the search had */
+    struct weft_needed memory;       /* that a run of the plan can take */
+    double bytes; /* of a device's memory, which the search had */
 };
 
 struct weft_find {
@@ -53,9 +61,12 @@ struct weft_find {
         .seed = 1, .evaluations = 400000, .branches = 20000000               \
     }
 
-/* Finds a plan, whose memory is predicted. needs->device_bytes is the memory of a
- * device. Release the plan with weft_plan_release(). Errors: those of weft_pricer_price() and
- * weft_search_run(); WEFT_EINVAL when no plan fits the memory. */
+/* Finds a plan, whose memory is predicted, and fits a device in any order of its
+ * tasks; where that is counted by instructions of tp groups it is known to fit in
+ * one order, and may exceed a device in others. needs->device_bytes is the memory
+ * of a device. Release the plan with weft_plan_release(), also after an error.
+ * Errors: those of weft_pricer_price() and weft_search_run(); WEFT_EINVAL when no
+ * plan fits the memory. */
 int weft_run_find(const struct weft_config *config,
                   const struct weft_plan_needs *needs,
                   const struct weft_find *find, struct weft_plan *plan_out,
