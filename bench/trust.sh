@@ -3,7 +3,7 @@
 # usage: bench/trust.sh [-p PATTERN] [-i ITERATIONS] [-r REPEATS] [-o FILE.svg]
 #
 # `make bench-trust`: predicted beside measured times of this machine. Profiles
-# it, then trains the quickstart under many plans; each run predicts its own
+# it, messages between two ranks too, then trains the quickstart under many plans; each run predicts its own
 # iterations with the lengths that its samples had (doc/simulate.md). Between
 # runs a probe says how fast the machine is: a run before or after which it is
 # more than 5 % off what it was after the profile is made again, and counted.
@@ -113,8 +113,11 @@ times_of()
 for n in 1 2; do
     "$weft" profile "$ppo" -o costs$n.json --devices $n --limit 40 >log 2>&1 ||
         { cat log; exit 1; }
-    tail -n 3 log
+    tail -n 4 log
 done
+[ -z "${WEFT_MPIEXEC:-}" ] ||
+    "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n 2 \
+        "$weft" profile "$ppo" --messages costs2.json </dev/null
 reference=$(probe)
 again=0
 off=0

@@ -185,7 +185,11 @@ static void print_summary(const struct weft_costs_file *f, bool gpus,
            gpus ? f->machine.device : f->machine.cpu, f->machine.kernels,
            f->machine.n_devices, gpus ? "GPU" : "device",
            f->machine.n_devices > 1 ? "s" : "", f->n_ops, seconds);
-    printf("an empty task takes %.2f us; copies move", f->task_s * 1e6);
+    printf(
+        "to insert a task takes %.2f us and %.2f for each of its tiles, from "
+        "one to the next\n%.2f and %.2f; copies move",
+        f->insert_s * 1e6, f->insert_tile_s * 1e6, f->task_s * 1e6,
+        f->task_tile_s * 1e6);
     for (int32_t k = 0; k < f->n_memory; k++)
         printf("%s %.1f GB/s with %d", k ? "," : "", f->memory[k] / 1e9,
                k + 1);

@@ -17,7 +17,8 @@
 enum {
     MOST_TASKS = 1 << 20, /* of which it is noted when they ran */
     LAYERS = 2,
-    LONG = 512,    /* tokens of a sample, at most */
+    LONG = 512, /* tokens of a sample, at most */
+    SOME = 16,
     FEW_ROWS = 64, /* of a model of which only the head is new */
     GROWS = 2,
     TURNS = 3
@@ -331,24 +332,32 @@ static int infer(struct training *t, int32_t n, int32_t n_total,
     return rc;
 }
 
-/* Micro-batches of 2, 4, ... rows: of samples of 2 tokens, for attention to
- * few keys, and of long ones. A step of training updates all weights, whatever
- * its rows are, so that small ones double twice. */
+/* Micro-batches of 2, 4, ... rows: of samples of 2 tokens, of some, and of long
+ * ones, for attention to more keys; each some times, while there is time, as a
+ * size that is new takes longer. A step of training updates all weights, whatever its rows are, so that
+ * small ones double twice. */
 static int sizes(struct training *t, const char *what,
                  int (*run)(struct training *t, int32_t n, int32_t n_total,
                             struct weft_err *err),
                  struct weft_err *err)
 {
-    int32_t most = t->b->longest < LONG ? t->b->longest : LONG;
+    static const int32_t length[] = {2, SOME, LONG};
     int rc = run(t, 1, 2, err); /* to be warm */
     for (int64_t rows = 2; rows <= t->b->most_rows && !rc;
          rows *= run == step && rows < FEW_ROWS ? 4 : 2) {
-        int32_t n_total = (int32_t) weft_min64(rows, most);
+        int32_t before = 0;
         if (!weft_profile_goes_on(t->b, what, rows))
             break;
-        rc = run(t, (int32_t) (rows / 2), 2, err);
-        if (!rc && n_total > 2)
-            rc = run(t, (int32_t) (rows / n_total), n_total, err);
+        for (size_t i = 0; i < WEFT_COUNT(length) && !rc; i++) {
+            int32_t n_total = (int32_t) weft_min64(
+                rows, weft_min64(length[i], t->b->longest));
+            int turns = n_total <= before                 ? 0
+                      : weft_clock_s() > t->b->part_end_s ? 1
+                                                          : TURNS;
+            for (int k = 0; k < turns && !rc; k++)
+                rc = run(t, (int32_t) (rows / n_total), n_total, err);
+            before = n_total;
+        }
     }
     return rc;
 }

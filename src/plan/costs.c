@@ -228,9 +228,17 @@ static double roofline_s(const struct weft_costs *c,
     double steps = w->n_steps, flop = (double) w->flop;
     double bytes = (double) w->bytes;
     flops *= weft_size_table_at(&kind->by_rows, w->n_rows / steps);
-    return steps * kind->task_s + w->n_layers * kind->layer_s
-         + passes_s(c, r, w, node)
+    return w->n_layers * kind->layer_s + passes_s(c, r, w, node)
          + most(flop / flops, moved_s(c, node, bytes, bytes / steps));
+}
+
+/* Before a device begins its work, n times. */
+static double begin_s(const struct weft_costs *c,
+                      const struct weft_rec_task *t, double n, int32_t node)
+{
+    const struct weft_costs_file *f = c->job.file;
+    return f ? n * f->task_s + t->n_access * f->task_tile_s
+             : n * kind_of(c, node)->task_s;
 }
 
 /* What a gang's member receives, over the slowest of the ways from the others:
@@ -289,20 +297,32 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
      * they stand for several, or for a task of another name. */
     const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
     if (gang && (t->n_members == 1 || gang->n_expanded != 1))
-        return roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
+        return begin_s(c, t, t->work.n_steps, node)
+             + roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
     double moved = copy_s(c, r, t);
     double measured = c->job.file && moved == 0
                         ? weft_costs_file_task(c->job.file, r, task)
                         : -1;
     if (measured >= 0)
-        return measured;
-    return moved > 0 ? kind_of(c, node)->task_s + moved
-                     : roofline_s(c, r, &t->work, node);
+        return begin_s(c, t, 1, node) + measured;
+    return moved > 0 ? begin_s(c, t, 1, node) + moved
+                     : begin_s(c, t, t->work.n_steps, node)
+                           + roofline_s(c, r, &t->work, node);
 }
 
-double weft_costs_insert(const struct weft_costs *c)
+bool weft_costs_inserts(const struct weft_costs *c)
 {
-    return c->job.file ? c->job.file->task_s : kind_of(c, 0)->insert_s;
+    const struct weft_costs_file *f = c->job.file;
+    return f ? f->insert_s + f->insert_tile_s > 0
+             : kind_of(c, 0)->insert_s > 0;
+}
+
+double weft_costs_insert(const struct weft_costs *c,
+                         const struct weft_recording *r, int64_t task)
+{
+    const struct weft_costs_file *f = c->job.file;
+    return f ? f->insert_s + r->task[task].n_access * f->insert_tile_s
+             : kind_of(c, 0)->insert_s;
 }
 
 /* ---- Life cycle -------------------------------------------------------- */

@@ -9,6 +9,7 @@
  *     tasks      steps x task_s + layers x layer_s
  *                + max(flop / speed(rows), bytes / memory)
  *                + passes x rows x hidden x row_bytes / memory
+ *     measured   task_s + tiles x task_tile_s + what its work took
  *     gangs      and what a member receives from the others
  *     messages   from place to place: links and latency; who shares a link
  *                with whom is the simulation's matter
@@ -56,8 +57,11 @@ double weft_costs_task(struct weft_costs *costs,
                        const struct weft_recording *r, int64_t task,
                        int32_t device);
 
-/* Seconds that the program takes to insert a task or message. */
-double weft_costs_insert(const struct weft_costs *costs);
+/* Seconds that the program takes to insert a task or message (>= 0), and
+ * whether it ever takes any. */
+double weft_costs_insert(const struct weft_costs *costs,
+                         const struct weft_recording *r, int64_t task);
+bool weft_costs_inserts(const struct weft_costs *costs);
 
 /* Bytes per second of the links that messages pass, (n_links). */
 const double *weft_costs_links(const struct weft_costs *costs,

@@ -43,7 +43,10 @@ struct weft_cost_op {
 
 struct weft_costs_file {
     struct weft_costs_machine machine;
-    double task_s; /* of a task that does nothing */
+    /* What a device takes from the end of a task to the beginning of the next,
+     * and the program to insert one; and more for each tile that the task uses
+     */
+    double task_s, task_tile_s, insert_s, insert_tile_s;
     int32_t n_memory;
     double memory[64]; /* bytes per second of each device if k + 1 are busy */
     /* of GPUs, bytes per second of each, all busy: to or from host memory, the

@@ -10,9 +10,20 @@
 enum { FORMAT = 1, MAX_BYTES = 64 << 20, N_NUMBERS = 5, MOST = 1 << 30 };
 
 static const char *const top_keys[] = {
-    "format", "unit",      "weft",         "machine", "kernels",
-    "device", "devices",   "task_s",       "memory",  "host",
-    "inside", "message_s", "message_rate", "shapes",  "operations"};
+    "format",        "unit",    "weft",      "machine",     "kernels",
+    "device",        "devices", "task_s",    "task_tile_s", "insert_s",
+    "insert_tile_s", "memory",  "host",      "inside",      "message_s",
+    "message_rate",  "shapes",  "operations"};
+
+/* Seconds beside tasks. */
+static const struct {
+    const char *name;
+    size_t offset;
+} seconds[] = {
+    {"task_s", offsetof(struct weft_costs_file, task_s)},
+    {"task_tile_s", offsetof(struct weft_costs_file, task_tile_s)},
+    {"insert_s", offsetof(struct weft_costs_file, insert_s)},
+    {"insert_tile_s", offsetof(struct weft_costs_file, insert_tile_s)}};
 
 /* Numbers of a shape. */
 static const struct {
@@ -78,8 +89,13 @@ void weft_costs_file_text(const struct weft_costs_file *f,
     write_text(out, "machine", f->machine.cpu);
     write_text(out, "kernels", f->machine.kernels);
     write_text(out, "device", f->machine.device);
-    weft_string_addf(out, " \"devices\": %d, \"task_s\": %.6g,\n",
-                     f->machine.n_devices, f->task_s);
+    weft_string_addf(out, " \"devices\": %d", f->machine.n_devices);
+    for (size_t i = 0; i < WEFT_COUNT(seconds); i++)
+        weft_string_addf(
+            out, ", \"%s\": %.6g", seconds[i].name,
+            *(const double *) (const void *) ((const char *) f
+                                              + seconds[i].offset));
+    weft_string_add(out, ",\n");
     weft_string_add(out, " \"memory\": [");
     for (int32_t i = 0; i < f->n_memory; i++)
         weft_string_addf(out, "%s%.6g", i ? ", " : "", f->memory[i]);
@@ -258,8 +274,10 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = weft_json_int(root, path, "devices", 1, 64, &v, err);
     f->machine.n_devices = (int32_t) v;
-    if (!rc)
-        rc = weft_json_double(root, path, "task_s", &f->task_s, err);
+    for (size_t i = 0; i < WEFT_COUNT(seconds) && !rc; i++)
+        rc = weft_json_double(
+            root, path, seconds[i].name,
+            (double *) (void *) ((char *) f + seconds[i].offset), err);
     if (!rc)
         rc = weft_json_double_or(root, path, "host", 0, &f->host, err);
     if (!rc)

@@ -7,6 +7,7 @@
 
 #include "harness.h"
 #include "plan/costs.h"
+#include "plan/costs_file.h"
 
 /* Two kinds: device 3 of a node of the first has rail 1. */
 static const char good[] = "name: two\n"
@@ -376,8 +377,43 @@ static void test_gang(void)
     weft_costs_free(costs);
 }
 
+/* Where a machine was measured, a task begins, and is inserted, the later the
+ * more tiles it uses. */
+static void test_measured(void)
+{
+    struct weft_cost_point point = {.bytes = 100, .seconds = 5};
+    char name[] = "op";
+    struct weft_cost_op op = {
+        .name = name, .shape = -1, .point = &point, .n = 1};
+    const struct weft_costs_file file = {.task_s = 1,
+                                         .task_tile_s = 0.25,
+                                         .insert_s = 2,
+                                         .insert_tile_s = 0.5,
+                                         .op = &op,
+                                         .n_ops = 1};
+    struct weft_costs *costs;
+    parse(good);
+    REQUIRE_OK(weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                          .file = &file,
+                                                          .n_ranks = 1,
+                                                          .n_devices = 1},
+                                 &costs, &err),
+               err);
+    weft_recording_init(&r);
+    int64_t one = task(WEFT_REC_TASK, 0, NULL);
+    weft_recording_access(&r, tile(0, 50), 0);
+    weft_recording_access(&r, tile(0, 50), 1);
+    weft_recording_work(&r, NULL);
+    CHECK(near(weft_costs_task(costs, &r, one, 0), 1 + 2 * 0.25 + 5));
+    CHECK(near(weft_costs_insert(costs, &r, one), 2 + 2 * 0.5));
+    CHECK(weft_costs_inserts(costs));
+    weft_recording_release(&r);
+    weft_costs_free(costs);
+}
+
 WEFT_TESTS("plan/costs", {"test_read", test_read},
            {"test_faults", test_faults}, {"test_examples", test_examples},
            {"test_tasks", test_tasks}, {"test_paths", test_paths},
            {"test_host", test_host}, {"test_gang", test_gang},
+           {"test_measured", test_measured},
            {"test_cpus_beside_gpus", test_cpus_beside_gpus})

@@ -87,6 +87,9 @@ static void collect(struct weft_costs_file *f)
     *f = (struct weft_costs_file){
         .machine = {"a CPU", "c", "1.0", "a GPU", 2},
         .task_s = 3e-6,
+        .task_tile_s = 1e-7,
+        .insert_s = 5e-6,
+        .insert_tile_s = 2e-7,
         .host = 25e9,
         .inside = 300e9,
         .message_s = 7e-6,
@@ -204,7 +207,8 @@ static void test_file(void)
     here.n_devices = 7; /* any number */
     REQUIRE_OK(weft_costs_file_read(path, &here, &again, &err), err);
     CHECK_INT(again.machine.n_devices, 2);
-    CHECK(near(again.task_s, 3e-6));
+    CHECK(near(again.task_s, 3e-6) && near(again.task_tile_s, 1e-7));
+    CHECK(near(again.insert_s, 5e-6) && near(again.insert_tile_s, 2e-7));
     struct weft_cluster cluster;
     again.memory[again.n_memory++] = 3e12;
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);

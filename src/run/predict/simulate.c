@@ -29,9 +29,7 @@ static void message(void *ctx, const struct weft_recording *r, int64_t task,
 static double insert(void *ctx, const struct weft_recording *r, int64_t task)
 {
     struct weft_simulation *s = ctx;
-    (void) r;
-    (void) task;
-    return s->insert_s;
+    return weft_costs_insert(s->costs, r, task);
 }
 
 _Static_assert((int) WEFT_COSTS_PATH == (int) WEFT_ENGINE_PATH,
@@ -74,8 +72,7 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
         .ctx = s,
         .seconds = seconds,
         .message = message};
-    s->insert_s = weft_costs_insert(s->costs);
-    if (s->insert_s > 0)
+    if (weft_costs_inserts(s->costs))
         s->job.insert = insert;
     s->job.bytes_per_s = weft_costs_links(s->costs, &s->job.n_links);
     return 0;

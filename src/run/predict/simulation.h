@@ -23,7 +23,6 @@ struct weft_simulation {
     int32_t *place_of; /* (devices) */
     struct weft_costs *costs;
     struct weft_engine_job job;
-    double insert_s;            /* of a task */
     struct weft_engine *engine; /* of the last playing */
 };
 
