@@ -7,7 +7,8 @@
  *     bench/fusion examples/clusters/rlhfuse_hopper.yaml
  *
  * Fixed before any of it was run: 512 samples an iteration; prompts of 256
- * tokens (the paper does not say); responses as bench/fusion.h has them. Models
+ * tokens (the paper does not say), of which a step reads up to 256, as is our
+ * default; responses as bench/fusion.h has them. Models
  * have LLaMA's own MLP widths, with which table 2's names are true.
  *
  * The paper does not say how its instances are laid out: each actor has the tp

@@ -18,7 +18,7 @@
 #include "plan/fusion/bound.h"
 #include "plan/lengths.h"
 
-enum { SAMPLES = 512, PROMPT = 256, PAST = 2, SEED = 15 };
+enum { SAMPLES = 512, PROMPT = 256, READ_ROWS = 256, PAST = 2, SEED = 15 };
 enum { REFERENCE, REWARD, CRITIC, N_MODELS };
 
 static const struct size {
@@ -157,20 +157,16 @@ static inline double step_at(struct instance *in, int32_t n, int k)
     return *at;
 }
 
-static inline double step_s(void *ctx, int32_t n, double n_tokens)
-{
-    double x = fmin((n_tokens / n - 1) / GRID_TOKENS, GRID - 1);
-    int k = x > 0 ? (int) fmin(x, GRID - 2) : 0;
-    double a = step_at(ctx, n, k);
-    return a + (step_at(ctx, n, k + 1) - a) * (fmax(x, 0) - k);
-}
-
-static inline double prefill_s(void *ctx, int32_t n, double n_tokens)
+static inline double step_s(void *ctx, const struct weft_work_rows *rows)
 {
     struct instance *in = ctx;
-    const struct weft_work_rows rows = {
-        (int32_t) n_tokens, n, (int64_t) (n_tokens * n_tokens / n / 2), 0};
-    return pass_s(&in->actor, &rows);
+    int32_t n = rows->n_rows;
+    if (rows->n_targets < n) /* some are read */
+        return pass_s(&in->actor, rows);
+    double x = fmin(((double) rows->n_keys / n - 1) / GRID_TOKENS, GRID - 1);
+    int k = x > 0 ? (int) fmin(x, GRID - 2) : 0;
+    double a = step_at(in, n, k);
+    return a + (step_at(in, n, k + 1) - a) * (fmax(x, 0) - k);
 }
 
 static inline double infer_s(void *ctx, int32_t model, int32_t n,
@@ -293,7 +289,7 @@ static inline void set_jobs(struct setting *s, struct instance *in,
     qsort(s->seen, SAMPLES * PAST, sizeof(int32_t), by_length);
     s->costs.ctx = in;
     s->costs.step_s = step_s;
-    s->costs.prefill_s = prefill_s;
+    s->costs.read_rows = READ_ROWS;
 }
 
 static inline double simulate_when(const struct weft_overlap_job *job,

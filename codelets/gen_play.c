@@ -59,15 +59,11 @@ static void draw(const struct weft_gen_view *view,
     }
 }
 
-/* A run's row i attends to pos + i + 1 keys. */
 static struct weft_work_rows rows_of(const struct weft_gen_rows *rows)
 {
-    struct weft_work_rows sum = {rows->n_rows, rows->n_sampled, 0, 0};
-    for (int32_t i = 0; i < rows->n_runs; i++) {
-        int64_t n = rows->run[i].n, pos = rows->run[i].pos;
-        sum.n_keys += n * pos + n * (n + 1) / 2;
-        sum.n_cached += pos;
-    }
+    struct weft_work_rows sum = {.n_targets = rows->n_sampled};
+    for (int32_t i = 0; i < rows->n_runs; i++)
+        weft_work_rows_add(&sum, rows->run[i].pos, rows->run[i].n);
     return sum;
 }
 

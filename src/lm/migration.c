@@ -86,20 +86,10 @@ bool weft_migration_is_near(const struct weft_migration *m, int32_t n_left)
 
 /* A step takes as long with one sample as with the most that a replica takes
  * on, and twice as long with more: so that is BS_max. */
-static double step_s(void *ctx, int32_t n, double n_tokens)
+static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
     const struct weft_migration *m = ctx;
-    (void) n_tokens;
-    return n <= m->most_batch ? 1 : 2;
-}
-
-/* Samples that move are always read again. */
-static double prefill_s(void *ctx, int32_t n, double n_tokens)
-{
-    (void) ctx;
-    (void) n;
-    (void) n_tokens;
-    return 0;
+    return rows->n_rows <= m->most_batch ? 1 : 2;
 }
 
 void weft_migrated_release(struct weft_migrated *m)
@@ -139,7 +129,6 @@ int weft_migration_decide(struct weft_migration *m, int32_t n_left,
     const struct weft_migrate_costs costs = {
         .ctx = m,
         .step_s = step_s,
-        .prefill_s = prefill_s,
         .token_bytes = 1,
         .memory_bytes = (double) m->room_tokens,
         .link_bytes_per_s = 1};

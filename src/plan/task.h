@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -61,6 +63,15 @@ struct weft_work_rows {
      * read from KV caches, where a run's rows read them once */
     int64_t n_keys, n_cached;
 };
+
+/* Adds a run of n rows of a text of which `cached` tokens are cached. */
+WEFT_INLINE void weft_work_rows_add(struct weft_work_rows *rows,
+                                    int64_t cached, int32_t n)
+{
+    rows->n_rows += n;
+    rows->n_keys += n * cached + (int64_t) n * (n + 1) / 2;
+    rows->n_cached += cached;
+}
 
 /* What a task does, for costs. All 0: it reads and writes its tiles. */
 struct weft_work {

@@ -119,12 +119,9 @@ static double price_step(const struct priced *p, int32_t n, double tokens)
     return weft_pass_price_s(p->policy, &work);
 }
 
-/* More samples than slots do not fit a step. */
-static double step_s(void *ctx, int32_t n, double n_tokens)
+/* Seconds of each and of each token of a step in which n samples decode. */
+static const struct step *price_decode(struct priced *p, int32_t n)
 {
-    struct priced *p = ctx;
-    if (n > p->slots)
-        return INFINITY;
     struct step *s = &p->step[n];
     if (!s->priced) {
         double least = price_step(p, n, 1);
@@ -133,15 +130,25 @@ static double step_s(void *ctx, int32_t n, double n_tokens)
         s->each_step = least - n * s->each_token;
         s->priced = true;
     }
-    return s->each_step + n_tokens * s->each_token;
+    return s;
 }
 
-static double prefill_s(void *ctx, int32_t n, double n_tokens)
+/* More samples than slots do not fit a step. One that reads is priced by
+ * itself. */
+static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
     struct priced *p = ctx;
-    const struct weft_work_rows rows = {
-        (int32_t) n_tokens, n, (int64_t) (n_tokens * n_tokens / n / 2), 0};
-    return weft_pass_price_s(p->policy, &rows);
+    int32_t n = rows->n_targets, k = p->n_instances;
+    if (n > p->slots)
+        return INFINITY;
+    if (n == rows->n_rows) {
+        const struct step *s = price_decode(p, n);
+        return s->each_step + (double) rows->n_keys * s->each_token;
+    }
+    const struct weft_work_rows each = {
+        (int32_t) weft_ceil_div(rows->n_rows, k),
+        (int32_t) weft_ceil_div(n, k), rows->n_keys / k, rows->n_cached / k};
+    return weft_pass_price_s(p->policy, &each);
 }
 
 static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
@@ -246,6 +253,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
             .most = t->config.rollout.max_new_tokens,
             .n_seen = all,
             .seen = c->seen,
+            .shares_prefixes = t->config.rollout.prefix_sharing,
             .n_models = c->priced.n_models,
             .infer_s = infer_s,
             .micro_tokens = t->config.train.micro_batch_tokens,
@@ -325,7 +333,8 @@ static int choice_open(const struct weft_iteration_set *set, struct choice *c,
     c->costs = (struct weft_migrate_costs){
         .ctx = &c->priced,
         .step_s = step_s,
-        .prefill_s = prefill_s,
+        .read_rows = c->priced.n_instances
+                   * set->p->t->config.rollout.prefill_tokens,
         .token_bytes = each,
         .memory_bytes = each * (double) pages * WEFT_PAGE_TOKENS,
         .link_bytes_per_s = link_bytes_per_s(set)};
@@ -375,15 +384,6 @@ static int choose(const struct weft_iteration_set *set,
     return rc;
 }
 
-/* Reading a prompt that begins as another does may cost nothing. */
-static double nothing_s(void *ctx, int32_t n, double n_tokens)
-{
-    (void) ctx;
-    (void) n;
-    (void) n_tokens;
-    return 0;
-}
-
 /* Of the samples that were noted last. */
 static int bound(const struct weft_iteration_set *set, double *out,
                  struct weft_err *err)
@@ -394,8 +394,6 @@ static int bound(const struct weft_iteration_set *set, double *out,
     int rc = choice_open(set, &c, err);
     for (int32_t k = 0; k < c.priced.n_models; k++)
         fewer = fewer || c.priced.replicas[k] < 1;
-    if (t->config.rollout.prefix_sharing)
-        c.costs.prefill_s = nothing_s;
     *out = 0;
     if (!rc && !fewer)
         rc = weft_overlap_bound(&c.job[t->tail->n_past - 1], out, err);
@@ -430,6 +428,16 @@ static double micro_batch_s(struct weft_pass_price *model, double tokens,
     return weft_pass_price_s(model, &rows);
 }
 
+/* What a row of a prompt adds to a step in which all slots decode. */
+static double read_more_s(struct priced *p, int32_t most)
+{
+    int64_t keys = (int64_t) (p->slots * p->longest / 2);
+    struct weft_work_rows rows = {p->slots, p->slots, keys, keys - p->slots};
+    double decoded_s = step_s(p, &rows);
+    weft_work_rows_add(&rows, 0, most);
+    return fmax(step_s(p, &rows) - decoded_s, 0) / most;
+}
+
 /* Lines through the smallest and the largest batches; one that would begin below
  * 0, as where large batches cost more for each row, begins there. */
 static int find_pace(const struct weft_iteration_set *set,
@@ -441,11 +449,14 @@ static int find_pace(const struct weft_iteration_set *set,
     double most = fmax(set->p->t->config.train.micro_batch_tokens, 2 * each);
     if (!rc) {
         out->known = true;
-        double one = step_s(&p, 1, 0), all = step_s(&p, p.slots, 0);
-        out->sample_s = fmax(all - one, 0) / fmax(slots - 1, 1);
-        out->step_s = fmax(one - out->sample_s, 0);
-        out->token_s = p.step[p.slots].each_token;
-        out->read_s = prefill_s(&p, 1, each) / each;
+        const struct step *one = price_decode(&p, 1);
+        const struct step *all = price_decode(&p, p.slots);
+        out->sample_s = fmax(all->each_step - one->each_step, 0)
+                      / fmax(slots - 1, 1);
+        out->step_s = fmax(one->each_step - out->sample_s, 0);
+        out->token_s = all->each_token;
+        out->read_s = read_more_s(&p,
+                                  set->p->t->config.rollout.prefill_tokens);
     }
     for (int32_t k = 0; k < p.n_models && !rc; k++) {
         double one = micro_batch_s(p.model[k], each, each);

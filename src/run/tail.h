@@ -49,7 +49,7 @@ enum weft_tail_reason {
 struct weft_tail_pace {
     bool known;
     double step_s, sample_s, token_s;
-    double read_s; /* a token that is prefilled */
+    double read_s; /* a token that is read beside those that decode */
     /* by calls: a micro-batch that a replica infers, and each token of it;
      * both 0: of a call that is not made as samples end, or not on devices
      * that generate */

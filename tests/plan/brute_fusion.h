@@ -16,8 +16,7 @@ enum { WAITS, RUNS, ENDED };
 struct world {
     const struct weft_overlap_job *job;
     int at[MOST], state[MOST], has[MOST], turn[MOST], begun[MOST];
-    int ready[MOST], end[MOST];
-    bool reads[MOST];
+    int ready[MOST], end[MOST], cached[MOST];
     int n_begun, n_turns, slots[8];
     int first; /* when samples moved first; -1: never */
 };
@@ -40,78 +39,106 @@ static int count(const struct world *w, int i, int state, int *tokens)
     return n;
 }
 
-/* The sample of an instance that is the next to begin, or, of those that run,
- * the last that began; -1: none. */
-static int find(const struct world *w, int i, int state)
+/* The sample of an instance that is the next to begin; -1: none. */
+static int next_of(const struct world *w, int i)
 {
     int best = -1;
-    for (int s = 0; s < w->job->n_samples; s++) {
-        if (w->at[s] != i || w->state[s] != state)
-            continue;
-        if (best < 0
-            || (state == WAITS ? w->turn[s] < w->turn[best]
-                               : w->begun[s] > w->begun[best]))
+    for (int s = 0; s < w->job->n_samples; s++)
+        if (w->at[s] == i && w->state[s] == WAITS
+            && (best < 0 || w->turn[s] < w->turn[best]))
             best = s;
-    }
     return best;
 }
 
-/* Begins a step at t; returns when it ends. */
-static int begin(struct world *w, int i, int t, bool *full)
+/* The tokens that an instance has cached. */
+static int held(const struct world *w, int i)
+{
+    int n = 0;
+    for (int s = 0; s < w->job->n_samples; s++)
+        n += w->at[s] == i && w->state[s] == RUNS ? w->cached[s] : 0;
+    return n;
+}
+
+/* Of those that run on an instance and began after `from`, the first to begin,
+ * or the last of which something is cached; -1: none. */
+static int after(const struct world *w, int i, int from, bool last)
+{
+    int best = -1;
+    for (int s = 0; s < w->job->n_samples; s++)
+        if (w->at[s] == i && w->state[s] == RUNS && w->begun[s] > from
+            && (!last || w->cached[s] > 0)
+            && (best < 0 || (w->begun[s] > w->begun[best]) == last))
+            best = s;
+    return best;
+}
+
+/* Begins a step at t; returns when it ends. gets: who has a token then. */
+static int begin(struct world *w, int i, int t, bool gets[MOST])
 {
     const struct weft_migrate_costs *c = w->job->costs;
-    int room = (int) c->memory_bytes, tokens, s, n_read = 0, read = 0;
-    while ((s = find(w, i, WAITS)) >= 0 && w->ready[s] <= t) {
-        int n = count(w, i, RUNS, &tokens);
-        if (n > 0
-            && (*full || (w->slots[i] && n == w->slots[i])
-                || tokens + size_of(w, s) + n + 1 > room))
-            break;
+    int room = (int) c->memory_bytes, tokens, s, read = 0;
+    struct weft_work_rows rows = {0, 0, 0, 0};
+    bool waits = false;
+    while ((s = next_of(w, i)) >= 0 && w->ready[s] <= t
+           && !(w->slots[i] && count(w, i, RUNS, &tokens) == w->slots[i])) {
         w->state[s] = RUNS;
         w->begun[s] = w->n_begun++;
-        n_read += w->reads[s];
-        read += w->reads[s] ? size_of(w, s) : 0;
-        w->reads[s] = false;
+        if (held(w, i) > room)
+            w->cached[s] = 0;
     }
-    while (count(w, i, RUNS, &tokens) > 1
-           && tokens + count(w, i, RUNS, &tokens) > room) {
-        s = find(w, i, RUNS);
-        w->state[s] = WAITS;
-        w->reads[s] = *full = true;
-        w->turn[s] = -w->begun[s]; /* before all others, the last one first */
-        for (int k = 0; k < w->job->n_samples; k++)
-            if (k != s && w->at[k] == i && w->state[k] == WAITS)
-                w->turn[s] = w->turn[k] <= w->turn[s] ? w->turn[k] - 1
-                                                      : w->turn[s];
+    memset(gets, 0, MOST * sizeof *gets);
+    for (int from = -1; (s = after(w, i, from, false)) >= 0;) {
+        int all = size_of(w, s), was = w->cached[s], n = all - was, last = 0;
+        from = w->begun[s];
+        if (was == 0 && (waits || held(w, i) + all + 1 > room)) {
+            waits = true;
+            continue;
+        }
+        bool reads = n > 1;
+        if (reads && c->read_rows > 0 && n > c->read_rows - read)
+            n = c->read_rows - read;
+        while (n > 0 && held(w, i) + n > room && last >= 0) {
+            last = after(w, i, from, true);
+            w->cached[last < 0 ? s : last] = 0;
+        }
+        if (last < 0) {
+            waits = true;
+            continue;
+        }
+        for (int k = 0; k < n; k++) { /* row by row */
+            rows.n_rows++;
+            rows.n_keys += was + k + 1;
+        }
+        rows.n_cached += n > 0 ? was : 0;
+        w->cached[s] += n;
+        gets[s] = w->cached[s] == all;
+        rows.n_targets += gets[s];
+        read += reads ? n : 0;
     }
-    int n = count(w, i, RUNS, &tokens);
-    t += n_read ? (int) c->prefill_s(NULL, n_read, read) : 0;
-    return t + (int) c->step_s(NULL, n, tokens + n);
+    return t + (int) c->step_s(c->ctx, &rows);
 }
 
 /* An instance from t on, second by second, until it has nothing left or a step
  * ends at `stop` or later; returns when. */
 static int tick(struct world *w, int i, int t, int stop)
 {
-    bool steps = false, full = false;
+    bool steps = false, gets[MOST];
     int until = t, tokens;
     for (;; t++) {
         if (steps && t < until)
             continue;
         for (int s = 0; s < w->job->n_samples && steps; s++)
-            if (w->at[s] == i && w->state[s] == RUNS
-                && ++w->has[s] == w->job->sample[s].length) {
+            if (gets[s] && ++w->has[s] == w->job->sample[s].length) {
                 w->state[s] = ENDED;
                 w->end[s] = t;
-                full = false;
             }
-        int running = count(w, i, RUNS, &tokens), next = find(w, i, WAITS);
+        int running = count(w, i, RUNS, &tokens), next = next_of(w, i);
         steps = false;
         if ((running == 0 && next < 0) || t >= stop)
             return t;
         if (running == 0 && w->ready[next] > t)
             continue;
-        until = begin(w, i, t, &full);
+        until = begin(w, i, t, gets);
         steps = true;
     }
 }
@@ -125,7 +152,6 @@ static void start(struct world *w, const struct weft_overlap_job *job)
     for (int s = 0; s < job->n_samples; s++) {
         w->at[s] = job->sample[s].instance;
         w->turn[s] = w->n_turns++;
-        w->reads[s] = true;
         w->end[s] = -1;
     }
 }
@@ -169,11 +195,11 @@ static int move(struct world *w, int instances, const int *stopped,
             continue;
         w->at[s] = to[k];
         w->state[s] = WAITS;
-        w->reads[s] |= reads[k];
-        if (!w->reads[s]) { /* a byte a second */
+        if (reads[k])
+            w->cached[s] = 0;
+        if (w->cached[s] > 0) { /* a byte a second */
             at = at > sends[from] ? at : sends[from];
-            at = (at > receives[to[k]] ? at : receives[to[k]])
-               + size_of(w, s);
+            at = (at > receives[to[k]] ? at : receives[to[k]]) + w->cached[s];
             sends[from] = receives[to[k]] = at;
             if (sends[from] > free[from])
                 free[from] = sends[from];

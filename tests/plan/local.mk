@@ -65,3 +65,7 @@ check_PROGRAMS += %D%/test_fusion_bound
 check_PROGRAMS += %D%/test_fusion
 %C%_test_fusion_SOURCES = %D%/test_fusion.c %D%/brute_fusion.h
 %C%_test_fusion_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_fusion_steps
+%C%_test_fusion_steps_SOURCES = %D%/test_fusion_steps.c
+%C%_test_fusion_steps_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_fusion_steps_LDADD = $(graphs_libs)

@@ -21,23 +21,18 @@ static int32_t draw(int32_t from, int32_t to)
 
 /* ---- Costs -------------------------------------------------------------- */
 
-static double step_s(void *ctx, int32_t n, double n_tokens)
+static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
+    int32_t n = rows->n_targets, n_more = rows->n_rows - n;
     (void) ctx;
-    return 10 + (n > 8 ? n - 8 : 0) + floor(n_tokens / 150);
+    return 10 + (n > 8 ? n - 8 : 0) + floor((double) n_more / 20)
+         + floor((double) rows->n_keys / 150);
 }
 
-static double prefill_s(void *ctx, int32_t n, double n_tokens)
+/* Reading takes longer than copying. */
+static double slow_s(void *ctx, const struct weft_work_rows *rows)
 {
-    (void) ctx;
-    return n + floor(n_tokens / 20);
-}
-
-/* Longer than copying takes. */
-static double slow_s(void *ctx, int32_t n, double n_tokens)
-{
-    (void) ctx;
-    return 30 * n + n_tokens;
+    return step_s(ctx, rows) + 30 * (rows->n_rows - rows->n_targets);
 }
 
 static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
@@ -47,29 +42,22 @@ static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 }
 
 /* Some larger batches take less than smaller ones. */
-static double odd_s(void *ctx, int32_t n, double n_tokens)
+static double odd_s(void *ctx, const struct weft_work_rows *rows)
 {
     (void) ctx;
-    return 100 + n * 7 % 40 + n_tokens / 100;
+    return 100 + rows->n_rows * 7 % 40 + (double) rows->n_keys / 100;
 }
 
-static double one_s(void *ctx, int32_t n, double n_tokens)
+static double one_s(void *ctx, const struct weft_work_rows *rows)
 {
-    (void) ctx, (void) n, (void) n_tokens;
+    (void) ctx, (void) rows;
     return 1;
 }
 
-static double two_at_once_s(void *ctx, int32_t n, double n_tokens)
+static double two_at_once_s(void *ctx, const struct weft_work_rows *rows)
 {
     (void) ctx;
-    (void) n_tokens;
-    return n <= 2 ? 1 : 2;
-}
-
-static double nothing_s(void *ctx, int32_t n, double n_tokens)
-{
-    (void) ctx, (void) n, (void) n_tokens;
-    return 0;
+    return rows->n_targets <= 2 ? 1 : 2;
 }
 
 static double twenty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
@@ -84,8 +72,14 @@ static double thirty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
     return 30.0 * n;
 }
 
-static const struct weft_migrate_costs costs = {NULL, step_s, prefill_s, 1,
+static const struct weft_migrate_costs costs = {NULL, step_s, 0, 1,
                                                 1e9,  1,      3};
+
+static double decode_s(const struct weft_migrate_costs *c, int32_t n,
+                       int64_t keys)
+{
+    return c->step_s(NULL, &(struct weft_work_rows){n, n, keys, keys - n});
+}
 
 /* ---- Decisions ---------------------------------------------------------- */
 
@@ -98,8 +92,8 @@ static void test_most_batch(void)
                 int32_t largest = 1;
                 c.step_s = odd ? odd_s : step_s;
                 for (int32_t n = 1; n <= most; n++)
-                    if (c.step_s(NULL, n, n * each)
-                        <= 1.2 * c.step_s(NULL, 1, each))
+                    if (decode_s(&c, n, n * each)
+                        <= 1.2 * decode_s(&c, 1, each))
                         largest = n;
                 CHECK_INT(weft_migrate_most_batch(&c, each, most), largest);
             }
@@ -282,6 +276,33 @@ static void test_decide_among(void)
     CHECK_INT(d.n_stay, 0); /* all that are left: nothing is won */
 }
 
+/* In pieces of up to so many rows, or at once. Short texts are copied, as a
+ * step takes 10 s, and so are long ones, as there are keys for each row. */
+static void test_reads(void)
+{
+    struct weft_migrate_costs c = costs;
+    int n_read = 0, n_copied = 0;
+    c.link_bytes_per_s = 2;
+    for (c.read_rows = 0; c.read_rows <= 40; c.read_rows += 20)
+        for (int32_t n = 1; n < 400; n++) {
+            double seconds = 0;
+            int32_t most = c.read_rows ? c.read_rows : n, keys = 0;
+            for (int32_t at = 1, first = 1; at <= n; at++) {
+                keys += at;
+                if (at - first + 1 < most && at < n)
+                    continue;
+                bool last = at == n;
+                seconds += 10 + (at - first + 1 - last) / 20 + keys / 150;
+                keys = 0;
+                first = at + 1;
+            }
+            CHECK(weft_migrate_read_s(&c, n) == seconds);
+            CHECK(weft_migrate_reads(&c, n) == (seconds < n / 2.0));
+            *(seconds < n / 2.0 ? &n_read : &n_copied) += 1;
+        }
+    CHECK(n_read > 50 && n_copied > 50);
+}
+
 static void test_decide(void)
 {
     struct weft_migrate_costs c = costs;
@@ -297,8 +318,8 @@ static void test_decide(void)
     CHECK_INT(d.most_batch, 9);
     CHECK_INT(d.n_stay, 2);
     CHECK(stays[0] && stays[1] && !stays[2]);
-    for (int32_t s = 0; s < 12; s++) /* 1 + n / 20 s to read, n to copy */
-        CHECK(reads[s]);
+    for (int32_t s = 0; s < 12; s++) /* 10 s to read, 10 + s to copy */
+        CHECK(reads[s] == (s > 0));
     REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 5, &d, &err), err);
     CHECK_INT(d.n_stay, 5);
     /* of 22 tokens at most one fits an instance of 30: all go on */
@@ -314,10 +335,6 @@ static void test_decide(void)
     c.memory_bytes = 21;
     CHECK_FAILS(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err),
                 WEFT_EINVAL, err, "takes 0.000 GB");
-    c = costs;
-    c.link_bytes_per_s = 100;
-    for (int32_t n = 1; n < 400; n++)
-        CHECK(weft_migrate_reads(&c, n) == (1 + n / 20 < n / 100.0));
 }
 
 /* ---- Simulations -------------------------------------------------------- */
@@ -328,6 +345,7 @@ static void random_job(struct weft_overlap_job *job,
 {
     *c = costs;
     c->memory_bytes = draw(0, 2) ? 1e9 : draw(60, 160);
+    c->read_rows = draw(0, 2) * draw(1, 25);
     *job = (struct weft_overlap_job){
         .costs = c,
         .n_instances = draw(1, 6),
@@ -363,7 +381,7 @@ static void test_ticks(void)
     for (int round = 0; round < 1200; round++) {
         random_job(&job, &c, sample, seen);
         if (draw(0, 1)) /* so that some are copied */
-            c.prefill_s = slow_s;
+            c.step_s = slow_s;
         const struct weft_overlap_when when = {
             draw(0, 19) / 20.0,
             draw(0, 3),
@@ -390,7 +408,7 @@ static void test_ticks(void)
     CHECK(n_again > 50);
 }
 
-/* One instance: all samples step together until they end. */
+/* One instance: all samples are read in a step, and go on together. */
 static void test_one_instance(void)
 {
     struct weft_overlap_sample sample[5];
@@ -404,11 +422,12 @@ static void test_one_instance(void)
                                          .micro_tokens = 1e9};
     const struct weft_overlap_when when = {.share = 0.4};
     struct weft_overlapped out;
-    double expected = prefill_s(NULL, 5, 50);
+    const struct weft_work_rows read = {50, 5, 5 * 55, 0};
+    double expected = step_s(NULL, &read);
     for (int s = 0; s < 5; s++)
         sample[s] = (struct weft_overlap_sample){0, 10, 17};
-    for (int t = 1; t <= 17; t++)
-        expected += step_s(NULL, 5, 5 * (10 + t));
+    for (int t = 1; t < 17; t++)
+        expected += decode_s(&costs, 5, 5 * (10 + t));
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     CHECK(out.generated_s == expected);
     CHECK(out.all_s == expected + infer_s(NULL, 0, 5, 5 * 27));
@@ -445,8 +464,8 @@ static void test_equal_lengths(void)
  * others six at 130 and 150. */
 static void test_long_samples(void)
 {
-    static const struct weft_migrate_costs free_moves = {
-        NULL, one_s, nothing_s, 1, 1e9, INFINITY, 0};
+    static const struct weft_migrate_costs free_moves = {NULL, one_s,    0, 1,
+                                                         1e9,  INFINITY, 0};
     struct weft_overlap_sample sample[24];
     struct weft_overlap_job job = {.costs = &free_moves,
                                    .n_instances = 4,
@@ -485,7 +504,7 @@ static void test_long_samples(void)
 static void test_two_migrations(void)
 {
     static const struct weft_migrate_costs free_moves = {
-        NULL, two_at_once_s, nothing_s, 1, 1e9, INFINITY, 0};
+        NULL, two_at_once_s, 0, 1, 1e9, INFINITY, 0};
     static const int length[4] = {20, 40, 60, 100};
     static const int end[4] = {30, 50, 70, 110};
     struct weft_overlap_sample sample[12];
@@ -582,7 +601,7 @@ WEFT_TESTS("plan/fusion", {"test_most_batch", test_most_batch},
            {"test_expect", test_expect}, {"test_fewest", test_fewest},
            {"test_stay", test_stay}, {"test_deal", test_deal},
            {"test_deal_by_hand", test_deal_by_hand},
-           {"test_decide", test_decide},
+           {"test_reads", test_reads}, {"test_decide", test_decide},
            {"test_decide_among", test_decide_among},
            {"test_ticks", test_ticks},
            {"test_one_instance", test_one_instance},

@@ -497,7 +497,7 @@ static void test_moves(void)
     static const char *const word[] = {LONG, NULL};
     char path[600];
     int32_t moved = 0;
-    lengths = "lognormal:20:1";
+    lengths = "lognormal:40:1";
     for (int k = 0; k < 2; k++) {
         struct finding f;
         struct weft_found found;

@@ -19,9 +19,9 @@ struct bound {
     double price[PRICES];
     double *one_s;    /* (longest + 1) of decoding up to so many, alone */
     double *priced_s; /* (PRICES, longest + 1) the sums above */
-    double *read_s; /* (blocks) of the fastest batch with such a prompt ... */
-    double *read_work; /* ... and a sample's part of the cheapest */
-    double *infer_s;   /* (blocks) the same of the slowest model */
+    double *read_s;   /* (blocks) of reading such a prompt */
+    double
+        *infer_s; /* (blocks) of inferring such a text, the slowest model */
     double infer_work; /* of all models and samples */
 };
 
@@ -51,7 +51,7 @@ static double step_s(const struct bound *x, int32_t b, double tokens)
     double all = tokens + (b - 1.0) * x->least;
     if (b > 1 && all * c->token_bytes > c->memory_bytes)
         return INFINITY;
-    return c->step_s(c->ctx, b, all);
+    return weft_migrate_decode_s(c, b, all);
 }
 
 static void sum_steps(struct bound *x)
@@ -80,22 +80,28 @@ static void sum_steps(struct bound *x)
     }
 }
 
-/* For a text of each block: the fastest batch that it can be read in, and its
- * part of the cheapest; the model that infers it slowest. */
-static void fill_blocks(struct bound *x, int32_t shortest)
+/* Reads a prompt by itself, at once: then it has its first token. */
+static double read_s(const struct weft_overlap_job *job, int32_t tokens)
+{
+    const struct weft_migrate_costs *c = job->costs;
+    struct weft_work_rows rows = {.n_targets = 1};
+    if (job->shares_prefixes)
+        weft_work_rows_add(&rows, tokens - 1, 1);
+    else
+        weft_work_rows_add(&rows, 0, tokens);
+    return c->step_s(c->ctx, &rows);
+}
+
+/* For a text of each block: reading it, and the model that infers it
+ * slowest. */
+static void fill_blocks(struct bound *x)
 {
     const struct weft_overlap_job *job = x->job;
     const struct weft_migrate_costs *c = job->costs;
     for (int32_t k = 0; k * x->block < x->longest + 1; k++) {
-        double tokens = weft_max32(1, k * x->block);
-        x->read_s[k] = x->read_work[k] = INFINITY;
+        int32_t tokens = weft_max32(1, k * x->block);
+        x->read_s[k] = read_s(job, tokens);
         x->infer_s[k] = 0;
-        for (int32_t b = 1, n; b <= job->n_samples; b = n) {
-            double s = c->prefill_s(c->ctx, b, tokens + (b - 1.0) * shortest);
-            n = next_size(b);
-            x->read_s[k] = fmin(x->read_s[k], s);
-            x->read_work[k] = fmin(x->read_work[k], s / (n - 1));
-        }
         for (int32_t j = 0; j < job->n_models; j++) {
             double s = INFINITY;
             for (int32_t b = 1; b <= job->n_samples; b = next_size(b)) {
@@ -129,7 +135,6 @@ static int bound_init(struct bound *x, const struct weft_overlap_job *job,
                       struct weft_err *err)
 {
     double tokens = 0;
-    int32_t shortest = job->sample[0].prompt;
     *x = (struct bound){.job = job, .least = text_of(&job->sample[0])};
     for (int k = 0; k < PRICES; k++)
         x->price[k] = price(k);
@@ -137,20 +142,18 @@ static int bound_init(struct bound *x, const struct weft_overlap_job *job,
         const struct weft_overlap_sample *at = &job->sample[s];
         x->longest = weft_max32(x->longest, text_of(at));
         x->least = weft_min32(x->least, at->prompt + 1);
-        shortest = weft_min32(shortest, at->prompt);
         tokens += text_of(at);
     }
     x->block = (int32_t) weft_ceil_div(x->longest + 1, BLOCKS);
     size_t n = (size_t) x->longest + 1;
     x->one_s = weft_alloc(n, sizeof *x->one_s);
     x->priced_s = weft_alloc(n, PRICES * sizeof *x->priced_s);
-    x->read_s = weft_alloc(BLOCKS, 3 * sizeof *x->read_s);
+    x->read_s = weft_alloc(BLOCKS, 2 * sizeof *x->read_s);
     if (!x->one_s || !x->priced_s || !x->read_s)
         return weft_err_nomem(err, "a bound", n * PRICES * 8);
-    x->read_work = x->read_s + BLOCKS;
-    x->infer_s = x->read_work + BLOCKS;
+    x->infer_s = x->read_s + BLOCKS;
     sum_steps(x);
-    fill_blocks(x, shortest);
+    fill_blocks(x);
     for (int32_t j = 0; j < job->n_models; j++)
         x->infer_work += tokens * token_s(x, j, tokens);
     return 0;
@@ -165,7 +168,7 @@ static void bound_release(struct bound *x)
 
 /* ---- Whether so many seconds may be enough ------------------------------- */
 
-/* What a sample takes that is not decoding. */
+/* What a sample takes but for tokens after its first. */
 static double rest_s(const struct bound *x,
                      const struct weft_overlap_sample *s)
 {
@@ -176,18 +179,18 @@ static double rest_s(const struct bound *x,
 static double alone_s(const struct bound *x,
                       const struct weft_overlap_sample *s)
 {
-    return x->one_s[text_of(s)] - x->one_s[s->prompt];
+    return x->one_s[text_of(s) - 1] - x->one_s[s->prompt];
 }
 
-/* The work of decoding it in so many seconds. */
+/* The work of its other tokens in so many seconds. */
 static double work_s(const struct bound *x,
                      const struct weft_overlap_sample *s, double seconds)
 {
     double best = 0;
     for (int k = 0; k < PRICES; k++) {
         const double *sum = x->priced_s + k * ((size_t) x->longest + 1);
-        best = fmax(best,
-                    sum[text_of(s)] - sum[s->prompt] - x->price[k] * seconds);
+        best = fmax(best, sum[text_of(s) - 1] - sum[s->prompt]
+                              - x->price[k] * seconds);
     }
     return best;
 }
@@ -197,8 +200,7 @@ static bool may_do(const struct bound *x, double seconds)
     double work = x->infer_work;
     for (int32_t i = 0; i < x->job->n_samples; i++) {
         const struct weft_overlap_sample *s = &x->job->sample[i];
-        work += x->read_work[s->prompt / x->block]
-              + work_s(x, s, seconds - rest_s(x, s));
+        work += work_s(x, s, seconds - rest_s(x, s));
     }
     return work <= seconds * x->job->n_instances;
 }

@@ -17,7 +17,10 @@ int weft_overlap_run_init(struct weft_overlap_run *run,
 {
     size_t n = (size_t) job->n_samples, n_in = (size_t) job->n_instances;
     *out = (struct weft_overlapped){.n_stay = 0};
-    *run = (struct weft_overlap_run){.job = job, .out = out};
+    *run = (struct weft_overlap_run){.job = job,
+                                     .out = out,
+                                     .room = job->costs->memory_bytes
+                                           / job->costs->token_bytes};
     run->state = weft_alloc(n, sizeof *run->state);
     run->instance = weft_alloc(n_in, sizeof *run->instance);
     run->free_s = weft_alloc(n_in, sizeof *run->free_s);
@@ -35,7 +38,7 @@ int weft_overlap_run_init(struct weft_overlap_run *run,
     }
     for (int32_t s = 0; s < job->n_samples; s++) {
         run->state[s] = (struct weft_overlap_state){
-            .instance = job->sample[s].instance, .end_s = -1, .reads = true};
+            .instance = job->sample[s].instance, .end_s = -1};
         weft_overlap_queue(run, s);
     }
     return 0;
@@ -50,72 +53,100 @@ void weft_overlap_run_release(struct weft_overlap_run *run)
     *run = (struct weft_overlap_run){.job = NULL};
 }
 
-static double tokens_of(const struct weft_overlap_run *run, int32_t s)
+static int32_t tokens_of(const struct weft_overlap_run *run, int32_t s)
 {
-    return (double) run->job->sample[s].prompt + run->state[s].has;
+    return run->job->sample[s].prompt + run->state[s].has;
 }
 
-static double room_of(const struct weft_overlap_run *run)
+static void set_cached(struct weft_overlap_run *run,
+                       struct weft_overlap_instance *in, int32_t s, int32_t n)
 {
-    const struct weft_migrate_costs *c = run->job->costs;
-    return c->memory_bytes / c->token_bytes;
+    in->held += n - run->state[s].cached;
+    run->state[s].cached = n;
 }
 
-/* Begins samples of the queue. The first step of each needs room, too. */
+/* Gives samples of the queue their slots. Where a cache that has come with one
+ * does not fit, it is put off in the next step. */
 static void admit(struct weft_overlap_run *run,
                   struct weft_overlap_instance *in)
 {
-    const struct weft_migrate_costs *c = run->job->costs;
-    double room = room_of(run), read = 0;
-    int32_t n_read = 0;
-    while (in->head < in->n_queue) {
+    while (in->head < in->n_queue
+           && (in->slots == 0 || in->n_active < in->slots)) {
         int32_t s = in->queue[in->head];
-        double tokens = tokens_of(run, s);
-        bool fits = (in->slots == 0 || in->n_active < in->slots)
-                 && in->held + tokens + in->n_active + 1 <= room;
-        if (run->state[s].ready_s > in->now_s || (in->n_active > 0 && !fits))
+        if (run->state[s].ready_s > in->now_s)
             break;
         in->head++;
         in->active[in->n_active++] = s;
-        in->held += tokens;
-        read += run->state[s].reads ? tokens : 0;
-        n_read += run->state[s].reads;
-        run->state[s].reads = false;
+        in->held += run->state[s].cached;
     }
-    if (n_read > 0)
-        in->now_s += c->prefill_s(c->ctx, n_read, read);
 }
 
-/* Puts off the samples begun last until the next step has room. They cannot
- * begin again before another has ended, as those that run grow. */
-static void make_room(struct weft_overlap_run *run,
-                      struct weft_overlap_instance *in)
+/* Finds room for n more tokens of the active sample number k by putting off
+ * those that began after it, the last one first. Where that is not enough it is
+ * put off itself. */
+static bool extend(struct weft_overlap_run *run,
+                   struct weft_overlap_instance *in, int32_t k, int32_t n)
 {
-    double room = room_of(run);
-    while (in->n_active > 1 && in->held + in->n_active > room) {
-        int32_t s = in->active[--in->n_active];
-        in->held -= tokens_of(run, s);
-        run->state[s].reads = true;
-        in->queue[--in->head] = s;
-        run->out->n_put_off++;
+    int32_t last = in->n_active;
+    while (in->held + n > run->room) {
+        while (--last > k && run->state[in->active[last]].cached == 0)
+            continue;
+        run->out->n_put_off += run->state[in->active[last]].cached > 0;
+        set_cached(run, in, in->active[last], 0);
+        if (last == k)
+            return false;
     }
+    set_cached(run, in, in->active[k], run->state[in->active[k]].cached + n);
+    return true;
+}
+
+/* Chooses a step's rows, for which it makes room. A sample of which nothing is
+ * cached starts when there is room for all of it, and not before those that
+ * began earlier. Each sample that gets a token has it. */
+static struct weft_work_rows plan_rows(struct weft_overlap_run *run,
+                                       struct weft_overlap_instance *in)
+{
+    const struct weft_migrate_costs *c = run->job->costs;
+    struct weft_work_rows rows = {.n_rows = 0};
+    int32_t budget = c->read_rows > 0 ? c->read_rows : INT32_MAX;
+    bool waits = false;
+    for (int32_t k = 0; k < in->n_active; k++) {
+        struct weft_overlap_state *at = &run->state[in->active[k]];
+        int32_t cached = at->cached, all = tokens_of(run, in->active[k]);
+        int32_t rest = all - cached;
+        int32_t n = rest == 1 ? 1 : weft_min32(rest, budget);
+        if (cached == 0)
+            waits = waits || in->held + all + 1 > run->room;
+        if ((cached == 0 && waits) || n == 0)
+            continue;
+        if (!extend(run, in, k, n)) {
+            waits = true;
+            continue;
+        }
+        budget -= rest > 1 ? n : 0;
+        weft_work_rows_add(&rows, cached, n);
+        rows.n_targets += n == rest;
+        at->has += n == rest;
+    }
+    return rows;
 }
 
 static void step(struct weft_overlap_run *run,
                  struct weft_overlap_instance *in)
 {
     const struct weft_migrate_costs *c = run->job->costs;
+    struct weft_work_rows rows = plan_rows(run, in);
     int32_t n = 0;
-    in->held += in->n_active;
-    in->now_s += c->step_s(c->ctx, in->n_active, in->held);
+    weft_assert(rows.n_rows > 0); /* the first goes on */
+    in->now_s += c->step_s(c->ctx, &rows);
     for (int32_t k = 0; k < in->n_active; k++) {
         int32_t s = in->active[k];
-        if (++run->state[s].has < run->job->sample[s].length) {
+        if (run->state[s].has < run->job->sample[s].length) {
             in->active[n++] = s;
             continue;
         }
         run->state[s].end_s = in->now_s;
-        in->held -= tokens_of(run, s);
+        set_cached(run, in, s, 0);
     }
     in->n_active = n;
 }
@@ -125,11 +156,13 @@ void weft_overlap_generate(struct weft_overlap_run *run, int32_t instance,
 {
     struct weft_overlap_instance *in = &run->instance[instance];
     while (in->now_s < stop_s && (in->n_active || in->head < in->n_queue)) {
-        if (in->n_active == 0)
-            in->now_s = fmax(in->now_s,
-                             run->state[in->queue[in->head]].ready_s);
+        if (in->n_active == 0) {
+            double ready_s = run->state[in->queue[in->head]].ready_s;
+            in->now_s = fmax(in->now_s, fmin(ready_s, stop_s));
+            if (ready_s >= stop_s)
+                return;
+        }
         admit(run, in);
-        make_room(run, in);
         step(run, in);
     }
 }

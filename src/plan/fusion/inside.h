@@ -8,18 +8,20 @@
 /* A sample on its way. */
 struct weft_overlap_state {
     int32_t instance, has;
+    int32_t cached; /* tokens in its instance's KV cache */
     double ready_s; /* from when on its instance can begin it */
     double end_s;   /* -1: it has not ended */
-    bool reads;     /* its KV cache must be filled first */
 };
 
-/* An instance; queue and active have numbers of samples. */
+/* An instance; queue and active have numbers of samples. Those that are active
+ * have a slot; where the memory has run out some wait there, with nothing
+ * cached. */
 struct weft_overlap_instance {
     double now_s;
     int32_t *active, n_active;     /* in the order in which they began */
     int32_t *queue, head, n_queue; /* head .. n_queue - 1 have not begun */
     int32_t slots;
-    double held; /* tokens in its KV cache */
+    double held; /* tokens cached of all */
 };
 
 struct weft_overlap_run {
@@ -29,6 +31,7 @@ struct weft_overlap_run {
     double *free_s;  /* (n_instances) from when on it can infer; -1: it still
                         generates */
     int32_t *number; /* of all instances' queues and active samples */
+    double room;     /* tokens that an instance can hold */
     struct weft_overlapped *out;
 };
 

@@ -6,12 +6,36 @@
 
 #include "base/alloc.h"
 
+double weft_migrate_decode_s(const struct weft_migrate_costs *c, int32_t n,
+                             double n_tokens)
+{
+    int64_t keys = (int64_t) n_tokens;
+    return c->step_s(c->ctx, &(struct weft_work_rows){n, n, keys, keys - n});
+}
+
+double weft_migrate_read_s(const struct weft_migrate_costs *c,
+                           int32_t n_tokens)
+{
+    double sum = 0;
+    int32_t n;
+    for (int32_t at = 0; at < n_tokens; at += n) {
+        n = n_tokens - at;
+        if (c->read_rows > 0)
+            n = weft_min32(n, c->read_rows);
+        struct weft_work_rows rows = {.n_targets = at + n == n_tokens};
+        weft_work_rows_add(&rows, at, n);
+        sum += c->step_s(c->ctx, &rows);
+    }
+    return sum;
+}
+
 int32_t weft_migrate_most_batch(const struct weft_migrate_costs *c,
                                 double tokens_each, int32_t most)
 {
-    double limit = WEFT_MIGRATE_SLOWER * c->step_s(c->ctx, 1, tokens_each);
+    double limit = WEFT_MIGRATE_SLOWER
+                 * weft_migrate_decode_s(c, 1, tokens_each);
     int32_t n = most;
-    while (n > 1 && c->step_s(c->ctx, n, n * tokens_each) > limit)
+    while (n > 1 && weft_migrate_decode_s(c, n, n * tokens_each) > limit)
         n--;
     return n > 1 ? n : 1;
 }
@@ -138,7 +162,7 @@ int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
 bool weft_migrate_reads(const struct weft_migrate_costs *c, int32_t n_tokens)
 {
     double copy_s = c->token_bytes * n_tokens / c->link_bytes_per_s;
-    return c->prefill_s(c->ctx, 1, n_tokens) < copy_s;
+    return weft_migrate_read_s(c, n_tokens) < copy_s;
 }
 
 /* ---- All of it ---------------------------------------------------------- */

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "plan/task.h"
 
 /* How much longer a decode step may take than that of one sample. */
 #define WEFT_MIGRATE_SLOWER 1.2
@@ -32,12 +33,12 @@ struct weft_migrate_later {
 /* What generation costs on an instance. All instances are alike. */
 struct weft_migrate_costs {
     void *ctx; /* of the functions, which are pure */
-    /* Seconds of a decode step of n >= 1 samples that attend to n_tokens in
-     * all; grows with both. */
-    double (*step_s)(void *ctx, int32_t n, double n_tokens);
-    /* Seconds of filling the KV cache with n >= 1 samples of n_tokens in
-     * all. */
-    double (*prefill_s)(void *ctx, int32_t n, double n_tokens);
+    /* Seconds of a step: a row of each sample that decodes, and beside them
+     * rows of samples that are read; the targets are those that get a token.
+     * Grows with the rows and with their keys. */
+    double (*step_s)(void *ctx, const struct weft_work_rows *rows);
+    int32_t read_rows;   /* of samples that are read, in a step, at most; 0:
+                          any (rollout.prefill_tokens) */
     double token_bytes;  /* of KV, on all devices of an instance together */
     double memory_bytes; /* of an instance, for KV */
     double link_bytes_per_s, link_latency_s; /* of an instance, each way */
@@ -49,6 +50,16 @@ struct weft_migrate_left {
     int32_t prompt, has; /* has: of the response, so far */
     int32_t expected;    /* of the response, in the end: more than it has */
 };
+
+/* Seconds of a step in which n >= 1 samples decode that attend to n_tokens in
+ * all. */
+double weft_migrate_decode_s(const struct weft_migrate_costs *costs,
+                             int32_t n, double n_tokens);
+
+/* Seconds of reading n_tokens >= 1 of a sample by itself, in as few steps as
+ * can be; the last also draws a token. */
+double weft_migrate_read_s(const struct weft_migrate_costs *costs,
+                           int32_t n_tokens);
 
 /* The largest batch up to `most` whose decode step takes at most
  * WEFT_MIGRATE_SLOWER times that of one sample (BS_max), each sample with

@@ -87,10 +87,11 @@ static void move(struct weft_overlap_run *run, struct leaving *l, int32_t k)
     double start_s = fmax(run->instance[from].now_s, at->ready_s);
     at->instance = to;
     run->out->n_moved++;
-    at->reads = at->reads || l->decision.reads[k];
-    run->out->n_read += at->reads;
-    if (!at->reads) {
-        double bytes = c->token_bytes * (l->left[k].prompt + l->left[k].has);
+    if (l->decision.reads[k])
+        at->cached = 0;
+    run->out->n_read += at->cached == 0;
+    if (at->cached > 0) {
+        double bytes = c->token_bytes * at->cached;
         start_s = fmax(start_s, fmax(l->sends_s[from], l->receives_s[to]))
                 + bytes / c->link_bytes_per_s;
         l->sends_s[from] = l->receives_s[to] = start_s;

@@ -8,11 +8,13 @@
  *     instance 2  generates ----/ | inference ---------------------------
  *                               ^ trigger: so many samples are left
  *
- * Generation: continuous batching. An instance begins its samples in their
- * order while slots and KV memory last, and all that have begun take a step
- * together; where the memory runs out, the one begun last is put off, until
- * another has ended, and read again. Reading a sample holds up all others of
- * its instance.
+ * Generation: continuous batching, as the engine does it (codelets/gen.h). An
+ * instance begins its samples in their order while it has slots. A step has a
+ * row of each that decodes, and beside them rows of those that are read, in the
+ * order in which they began, up to costs->read_rows; the last row of a sample
+ * that is read gives it a token. Where KV memory runs out, the one begun last
+ * is put off and read again, when there is room for all of it. KV memory is
+ * counted in tokens, not in pages, and no prefix is shared.
  *
  * Inference: every sample that has ended passes every model, in any order. The
  * devices of an instance are one worker, and all workers are alike. A worker
@@ -47,6 +49,9 @@ struct weft_overlap_job {
      * samples that have not ended */
     int32_t n_seen;
     const int32_t *seen;
+    /* reading a prompt may take no more than a row, as another begins alike;
+     * only the bound (bound.h) asks for it */
+    bool shares_prefixes;
     int32_t n_models;
     /* Seconds that a worker takes for n >= 1 samples of n_tokens in all; a
      * pure function of costs->ctx */
