@@ -179,7 +179,7 @@ static void batch_init(struct model *m, int32_t n_runs, int32_t n,
     m->token = sent(token, (size_t) n_rows * 4);
     m->batch = (struct weft_k_batch){n_rows, n_runs, m->run, m->token, NULL};
     m->targets = (struct weft_k_targets){
-        n_rows, sent(at, (size_t) n_rows * 4), m->token};
+        n_rows, sent(at, (size_t) n_rows * 4), m->token, 0, NULL};
 }
 
 /* ---- A training step ---------------------------------------------------- */

@@ -176,7 +176,7 @@ struct loop {
     float *grad[66][WEFT_MAX_BLOCKS + 1]; /* layers, head, embedding */
     float *opt[66][WEFT_MAX_BLOCKS + 1];
     size_t n_grad[66][WEFT_MAX_BLOCKS + 1];
-    float *x[65], *dx;
+    float *x[65], *dx, *logits;
     const struct weft_rollout *text[N_TEXTS];
     void *saved[64], *scratch;
 };
@@ -233,6 +233,7 @@ static struct loop *loop_make(const struct weft_g_model *m,
                 weft_k_layer_saved_bytes(s, MB_ROWS), 1);
     }
     p->dx = weft_alloc_aligned(x, 4);
+    p->logits = weft_alloc_aligned((size_t) MB_ROWS * (size_t) s->vocab, 4);
     p->scratch = weft_alloc_aligned((size_t) 512 << 20, 1);
     return p;
 }
@@ -257,7 +258,7 @@ static void loop_micro_batch(struct loop *p, int first)
         }
     }
     struct weft_k_batch batch = {MB_ROWS, N, run, token, NULL};
-    struct weft_k_targets targets = {N * T, row, target};
+    struct weft_k_targets targets = {N * T, row, target, N * T, p->logits};
     weft_k_embed(s, p->embed, MB_ROWS, token, p->x[0]);
     for (int32_t l = 0; l < s->n_layers; l++)
         weft_k_layer_forward(s, &p->layer[l], l, &batch, NULL, p->x[l],

@@ -177,14 +177,16 @@ struct weft_loss_args {
 /* Runs head forward, loss and head backward; writes dx (W) and adds to the
  * head's gradients. stats (W): double[n_runs][weft_loss_n_stats(loss)]. A run
  * whose weight, times the gate, is 0 adds nothing: its gradients are 0 and
- * its statistics stay 0. */
+ * its statistics stay 0. logits (W): memory for what the forward pass keeps of
+ * them (weft_part_logits_bytes()), on a CPU; NULL: nothing. */
 void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_shape *shape,
                       const struct weft_params *fwd,
                       const struct weft_params *bwd,
                       const struct weft_loss_args *args,
                       struct weft_tile *batch, struct weft_tile *x,
-                      struct weft_tile *dx, const struct weft_params *grad,
+                      struct weft_tile *logits, struct weft_tile *dx,
+                      const struct weft_params *grad,
                       struct weft_tile *stats);
 int32_t weft_loss_n_stats(enum weft_loss loss);
 

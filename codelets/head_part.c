@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member's parts of the embedding and the head, and their joins. */
 #include "codelets/gpu.h"
+#include "codelets/head.h"
 #include "codelets/loss.h"
 #include "codelets/member.h"
 
@@ -175,7 +176,7 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
 struct head_args {
     struct weft_member_args member;
     float inv_temperature;
-    bool entropy;
+    bool entropy, keeps; /* logits */
 };
 
 /* Adds the range's published blocks and FINAL and, unless bwd is NULL, the
@@ -208,8 +209,10 @@ static int head_part(const void *args_, void *const buf[], int n_buf,
     const struct weft_member_args *m = &args->member;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head head = take_head(&take, m->range, false);
-    struct weft_k_targets targets = weft_batch_targets(weft_take(&take));
+    const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
+    struct weft_k_targets targets = weft_head_targets(
+        b, m->shape, m->range, args->keeps ? weft_take(&take) : NULL);
     void *out = weft_take(&take);
     weft_take_end(&take);
     struct CUstream_st *stream = weft_exec_stream(x);
@@ -239,7 +242,8 @@ void weft_insert_head_part(struct weft_seq *seq,
                            struct weft_range range,
                            const struct weft_params *fwd,
                            struct weft_tile *batch, struct weft_tile *x,
-                           float inv_temperature, struct weft_tile *out)
+                           float inv_temperature, struct weft_tile *logits,
+                           struct weft_tile *out)
 {
     if (!weft_seq_is_here(seq, where))
         return;
@@ -250,6 +254,7 @@ void weft_insert_head_part(struct weft_seq *seq,
     bag_add_head(&access, range, fwd, NULL);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
+    args.keeps = weft_access_list_add_optional(&access, logits, WEFT_WRITE);
     weft_access_list_add(&access, out, WEFT_WRITE);
     struct weft_work_rows rows = weft_tile_rows(batch);
     access.work = weft_work_head(shape, range, 1, &rows);
@@ -393,8 +398,9 @@ static int head_backward_part(const void *args_, void *const buf[], int n_buf,
     struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head head = take_head(&take, m->range, true);
     const struct weft_batch *b = weft_take(&take);
-    struct weft_k_targets targets = weft_batch_targets(b);
     const float *in = weft_take(&take);
+    struct weft_k_targets targets = weft_head_targets(
+        b, m->shape, m->range, args->keeps ? weft_take(&take) : NULL);
     struct weft_loss_columns c = weft_loss_columns_of(weft_take(&take),
                                                       targets.n);
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
@@ -434,7 +440,7 @@ void weft_insert_head_backward_part(
     const struct weft_shape *shape, struct weft_range range,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *loss, struct weft_tile *batch,
-    struct weft_tile *x, struct weft_tile *dloss,
+    struct weft_tile *x, struct weft_tile *logits, struct weft_tile *dloss,
     const struct weft_params *grad, struct weft_tile *roots)
 {
     if (!weft_seq_is_here(seq, where))
@@ -447,13 +453,15 @@ void weft_insert_head_backward_part(
     bag_add_head(&access, range, fwd, bwd);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
+    args.keeps = weft_access_list_add_optional(&access, logits,
+                                               WEFT_READ_WRITE);
     weft_access_list_add(&access, dloss, WEFT_READ);
     weft_access_list_add_range(&access, range, grad->head.block,
                                WEFT_READ_WRITE);
     weft_access_list_add(&access, roots, WEFT_WRITE);
-    /* logits once more, by input, by weights */
+    /* by input, by weights */
     struct weft_work_rows rows = weft_tile_rows(batch);
-    access.work = weft_work_head(shape, range, 3, &rows);
+    access.work = weft_work_head_backward(shape, range, 2, args.keeps, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_head_backward_part,
                             &args, sizeof args);
 }

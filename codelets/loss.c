@@ -10,6 +10,7 @@
 
 struct loss_task {
     const struct weft_shape *shape;
+    bool keeps; /* logits */
     struct weft_loss_task loss;
 };
 
@@ -205,6 +206,7 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
     weft_head_take(take, shape, true, &head);
     const struct weft_batch *b = weft_take(take);
     const float *in = weft_take(take);
+    float *logits = t->keeps ? weft_take(take) : NULL;
     float *dx = weft_take(take);
     void *grad[WEFT_MAX_BLOCKS];
     weft_take_blocks(take, shape->n_blocks, grad);
@@ -212,7 +214,8 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
     double *stats = weft_take(take);
     struct weft_loss_call call = weft_loss_call_take(take, &t->loss);
     weft_take_end(take);
-    struct weft_k_targets targets = weft_batch_targets(b);
+    struct weft_k_targets targets = weft_head_targets(
+        b, shape, weft_all_blocks(shape), logits);
     size_t forward = weft_k_head_scratch_bytes(shape, targets.n);
     size_t backward = weft_k_head_backward_scratch_bytes(shape, targets.n,
                                                          b->n_runs);
@@ -333,8 +336,8 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_params *bwd,
                       const struct weft_loss_args *args,
                       struct weft_tile *batch, struct weft_tile *x,
-                      struct weft_tile *dx, const struct weft_params *grad,
-                      struct weft_tile *stats)
+                      struct weft_tile *logits, struct weft_tile *dx,
+                      const struct weft_params *grad, struct weft_tile *stats)
 {
     if (!weft_seq_is_here(seq, where))
         return;
@@ -345,14 +348,15 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add_blocks(&access, bwd->head.block, WEFT_READ);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
+    task.keeps = weft_access_list_add_optional(&access, logits, WEFT_WRITE);
     weft_access_list_add(&access, dx, WEFT_WRITE);
     weft_access_list_add_layer(&access, &grad->head, WEFT_READ_WRITE);
     weft_access_list_add(&access, stats, WEFT_WRITE);
     task.loss = weft_loss_task_add(&access, args);
-    /* logits, once more, by input, by weights */
+    /* logits, by input, by weights */
     struct weft_work_rows rows = weft_tile_rows(batch);
-    access.work = weft_work_head(
-        shape, (struct weft_range){0, shape->n_blocks}, 4, &rows);
+    access.work = weft_work_head_backward(shape, weft_all_blocks(shape), 3,
+                                          task.keeps, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_loss, &task,
                             sizeof task);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that graphs need for members' tiles, and the transposed weights. */
 #include "codelets/gpu.h"
+#include "codelets/head.h"
 #include "codelets/loss.h"
 #include "codelets/member.h"
 
@@ -39,6 +40,15 @@ size_t weft_part_head_norms_bytes(const struct weft_shape *shape,
 size_t weft_part_head_bytes(struct weft_range range, int32_t n_targets)
 {
     return weft_k_head_part_bytes(range, n_targets);
+}
+
+size_t weft_part_logits_bytes(const struct weft_shape *shape,
+                              struct weft_range range, int32_t n_targets)
+{
+    int32_t first, columns;
+    weft_k_vocab_range(shape, range, &first, &columns);
+    return (size_t) weft_head_n_kept(shape, range, n_targets)
+         * (size_t) columns * sizeof(float);
 }
 
 size_t weft_part_kv_page_bytes(const struct weft_shape *shape,

@@ -35,6 +35,10 @@ size_t weft_part_shared_bytes(const struct weft_shape *shape,
 size_t weft_part_head_norms_bytes(const struct weft_shape *shape,
                                   struct weft_range range, int64_t n_rows);
 size_t weft_part_head_bytes(struct weft_range range, int32_t n_targets);
+/* Bytes of the logits that the range's forward pass keeps for its backward
+ * pass: of as many targets as have room in 64 MiB. 0: none. */
+size_t weft_part_logits_bytes(const struct weft_shape *shape,
+                              struct weft_range range, int32_t n_targets);
 size_t weft_part_kv_page_bytes(const struct weft_shape *shape,
                                struct weft_range range, int32_t n_layers);
 /* Bytes of the gradient of the loss with respect to log-probs and
@@ -154,13 +158,16 @@ void weft_insert_share_kv(struct weft_seq *seq,
 
 /* ---- Head -------------------------------------------------------------- */
 
+/* logits (W): weft_part_logits_bytes(), for weft_insert_head_backward_part();
+ * NULL: none are kept. */
 void weft_insert_head_part(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_shape *shape,
                            struct weft_range range,
                            const struct weft_params *fwd,
                            struct weft_tile *batch, struct weft_tile *x,
-                           float inv_temperature, struct weft_tile *out);
+                           float inv_temperature, struct weft_tile *logits,
+                           struct weft_tile *out);
 void weft_insert_logprob_merge(struct weft_seq *seq,
                                const struct weft_where *where,
                                const struct weft_shape *shape,
@@ -175,12 +182,13 @@ void weft_insert_loss_merge(struct weft_seq *seq,
                             struct weft_tile *batch, int n_parts,
                             const struct weft_part_tile part[],
                             struct weft_tile *dloss, struct weft_tile *stats);
+/* logits (RW): they are used up. */
 void weft_insert_head_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *args, struct weft_tile *batch,
-    struct weft_tile *x, struct weft_tile *dloss,
+    struct weft_tile *x, struct weft_tile *logits, struct weft_tile *dloss,
     const struct weft_params *grad, struct weft_tile *roots);
 void weft_insert_head_norm_backward(
     struct weft_seq *seq, const struct weft_where *where,

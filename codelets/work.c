@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codelets/work.h"
 
+#include "codelets/head.h"
+
 struct weft_block_sums weft_block_sums(const struct weft_shape *shape,
                                        struct weft_range range)
 {
@@ -87,6 +89,19 @@ struct weft_work weft_work_head(const struct weft_shape *shape,
     return work_of(shape, range, rows->n_targets,
                    2.0 * n_products * (double) columns
                        * (double) shape->hidden * rows->n_targets);
+}
+
+struct weft_work weft_work_head_backward(const struct weft_shape *shape,
+                                         struct weft_range range,
+                                         int n_products, bool keeps,
+                                         const struct weft_work_rows *rows)
+{
+    struct weft_work work = weft_work_head(shape, range, n_products, rows);
+    struct weft_work_rows again = *rows;
+    if (keeps)
+        again.n_targets -= weft_head_n_kept(shape, range, rows->n_targets);
+    work.flop += weft_work_head(shape, range, 1, &again).flop;
+    return work;
 }
 
 struct weft_work weft_work_embed(const struct weft_shape *shape,

@@ -41,6 +41,13 @@ struct weft_work weft_work_head(const struct weft_shape *shape,
                                 struct weft_range range, int n_products,
                                 const struct weft_work_rows *rows);
 
+/* The same of a backward pass, which beside n_products computes the logits
+ * again that its forward pass has not kept; keeps: as many as it may. */
+struct weft_work weft_work_head_backward(const struct weft_shape *shape,
+                                         struct weft_range range,
+                                         int n_products, bool keeps,
+                                         const struct weft_work_rows *rows);
+
 /* Rows of the embedding, of which the task uses those of the batch: (n_rows,
  * H) numbers of table_bytes each, read, or with `adds` added to, and as many
  * f32. */

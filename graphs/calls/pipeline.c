@@ -234,18 +234,20 @@ static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
         kl.at[p] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
                                   t->loss.kto_kl, stage->place[p]);
     }
-    weft_g_stage_loss(&(struct weft_g_loss){.pass = pass,
-                                            .stage = stage,
-                                            .fwd = fwd,
-                                            .bwd = bwd,
-                                            .grad = grad,
-                                            .args = &t->loss,
-                                            .kl = &kl,
-                                            .gate = &gate,
-                                            .batch = batch,
-                                            .x = &f->out[s],
-                                            .dx = &f->dx[s],
-                                            .stats = f->stats});
+    weft_g_stage_loss(
+        &(struct weft_g_loss){.pass = pass,
+                              .stage = stage,
+                              .fwd = fwd,
+                              .bwd = bwd,
+                              .grad = grad,
+                              .args = &t->loss,
+                              .kl = &kl,
+                              .gate = &gate,
+                              .batch = batch,
+                              .x = &f->out[s],
+                              .dx = &f->dx[s],
+                              .stats = f->stats,
+                              .recompute = t->model->home.plan.recompute});
     weft_g_value_release(&f->out[s]);
 }
 

@@ -542,7 +542,7 @@ static void logprob(const struct weft_g_pass *pass,
         return;
     }
     weft_g_stage_head_parts(pass, stage, params, batch, x, inv_temperature,
-                            part, &parts);
+                            NULL, part, &parts);
     struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
     weft_insert_logprob_merge(pass->seq, &where, pass->shape, batch->at[0],
                               parts.n[0], parts.part[0], n, out);
@@ -572,13 +572,12 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
     weft_g_gang_end(pass, &gang);
 }
 
-void weft_g_stage_head_parts(const struct weft_g_pass *pass,
-                             const struct weft_g_stage *stage,
-                             const struct weft_params *params,
-                             const struct weft_g_value *batch,
-                             const struct weft_g_value *x,
-                             float inv_temperature, struct weft_tile *part[],
-                             struct weft_g_exchange *parts)
+void weft_g_stage_head_parts(
+    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
+    const struct weft_params *params, const struct weft_g_value *batch,
+    const struct weft_g_value *x, float inv_temperature,
+    struct weft_tile *const logits[], struct weft_tile *part[],
+    struct weft_g_exchange *parts)
 {
     struct weft_g_turn t = {0};
     while (weft_g_next_member(pass, stage, &t)) {
@@ -587,7 +586,8 @@ void weft_g_stage_head_parts(const struct weft_g_pass *pass,
             weft_part_head_bytes(t.m->blocks, pass->n_targets), t.m->place);
         weft_insert_head_part(pass->seq, &t.where, pass->shape, t.m->blocks,
                               &params[t.m->place], batch->at[t.p], x->at[t.p],
-                              inv_temperature, part[t.k]);
+                              inv_temperature, logits ? logits[t.k] : NULL,
+                              part[t.k]);
     }
     weft_g_exchange(pass, stage, part, batch, true, 0, 1, stage->n_places,
                     parts);

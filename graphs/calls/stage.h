@@ -173,6 +173,7 @@ struct weft_g_loss {
     const struct weft_g_value *batch, *x;
     const struct weft_g_value *dx; /* is written */
     struct weft_tile *stats;       /* the same, at place number 0 */
+    bool recompute; /* no logits are kept for the backward pass */
 };
 void weft_g_stage_loss(const struct weft_g_loss *loss);
 void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
@@ -241,14 +242,14 @@ void weft_g_exchange(const struct weft_g_pass *pass,
 void weft_g_exchange_release(struct weft_g_exchange *exchange);
 
 /* Computes every member's softmax over its vocabulary and exchanges them. The
- * caller releases part[] (by member) and the exchange. */
-void weft_g_stage_head_parts(const struct weft_g_pass *pass,
-                             const struct weft_g_stage *stage,
-                             const struct weft_params *params,
-                             const struct weft_g_value *batch,
-                             const struct weft_g_value *x,
-                             float inv_temperature, struct weft_tile *part[],
-                             struct weft_g_exchange *parts);
+ * caller releases part[] (by member) and the exchange. logits: by member, where
+ * they are kept; NULL: nowhere. */
+void weft_g_stage_head_parts(
+    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
+    const struct weft_params *params, const struct weft_g_value *batch,
+    const struct weft_g_value *x, float inv_temperature,
+    struct weft_tile *const logits[], struct weft_tile *part[],
+    struct weft_g_exchange *parts);
 /* Creates a tile for the roots of a sum of n floats, for every member. */
 void weft_g_roots_create(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage, int32_t layer,

@@ -16,6 +16,23 @@ static struct weft_loss_args args_at(const struct weft_g_loss *l, int32_t p)
     return args;
 }
 
+/* Memory for what each member keeps of its logits, by member; NULL: nothing. */
+static void logits_create(const struct weft_g_loss *l,
+                          struct weft_tile *out[])
+{
+    const struct weft_g_pass *pass = l->pass;
+    for (int32_t k = 0; k < l->stage->n; k++) {
+        const struct weft_g_member *m = &l->stage->member[k];
+        size_t bytes = weft_part_logits_bytes(pass->shape, m->blocks,
+                                              pass->n_targets);
+        bool keeps = bytes > 0 && !l->recompute
+                  && !weft_rt_is_gpu_place(pass->rt, m->place);
+        out[k] = keeps ? weft_g_temp(pass, "logits", WEFT_MEM_ACTIVATIONS, -1,
+                                     bytes, m->place)
+                       : NULL;
+    }
+}
+
 /* With one member, or a scalar head, which is not divided among members: dx is
  * computed at place number 0 and copied to the others. */
 static void loss_whole(const struct weft_g_loss *l)
@@ -24,20 +41,24 @@ static void loss_whole(const struct weft_g_loss *l)
     struct weft_where where = weft_g_where_at(pass, &l->stage->member[0]);
     struct weft_loss_args args = args_at(l, 0);
     int32_t place = l->stage->place[0];
+    struct weft_tile *logits[WEFT_MAX_BLOCKS];
+    logits_create(l, logits);
     weft_insert_loss(pass->seq, &where, pass->shape, &l->fwd[place],
                      &l->bwd[place], &args, l->batch->at[0], l->x->at[0],
-                     l->dx->at[0], l->grad, l->stats);
+                     logits[0], l->dx->at[0], l->grad, l->stats);
+    weft_g_release_all(logits, l->stage->n);
 }
 
 /* Merges the members' parts: dloss, at every place. */
-static void merge(const struct weft_g_loss *l, struct weft_tile *part[],
+static void merge(const struct weft_g_loss *l,
+                  struct weft_tile *const logits[], struct weft_tile *part[],
                   struct weft_g_value *dloss)
 {
     const struct weft_g_pass *pass = l->pass;
     struct weft_g_exchange parts;
     struct weft_g_turn t = {0};
     weft_g_stage_head_parts(pass, l->stage, l->fwd, l->batch, l->x,
-                            l->args->inv_temperature, part, &parts);
+                            l->args->inv_temperature, logits, part, &parts);
     weft_g_value_create(pass, l->stage, "loss gradient", WEFT_MEM_ACTIVATIONS,
                         weft_part_dloss_bytes(pass->n_targets), dloss);
     while (weft_g_next_place(pass, l->stage, &t)) {
@@ -54,19 +75,22 @@ static void loss_parts(const struct weft_g_loss *l)
 {
     const struct weft_g_pass *pass = l->pass;
     struct weft_tile *part[WEFT_MAX_BLOCKS], *roots[WEFT_MAX_BLOCKS];
+    struct weft_tile *logits[WEFT_MAX_BLOCKS];
     struct weft_g_exchange parts;
     struct weft_g_value dloss;
     struct weft_g_turn t = {0}, u = {0};
-    merge(l, part, &dloss);
+    logits_create(l, logits);
+    merge(l, logits, part, &dloss);
     weft_g_roots_create(pass, l->stage, -1,
                         (int64_t) pass->n_targets * pass->shape->hidden,
                         roots);
     while (weft_g_next_member(pass, l->stage, &t))
-        weft_insert_head_backward_part(pass->seq, &t.where, pass->shape,
-                                       t.m->blocks, &l->fwd[t.m->place],
-                                       &l->bwd[t.m->place], l->args,
-                                       l->batch->at[t.p], l->x->at[t.p],
-                                       dloss.at[t.p], l->grad, roots[t.k]);
+        weft_insert_head_backward_part(
+            pass->seq, &t.where, pass->shape, t.m->blocks,
+            &l->fwd[t.m->place], &l->bwd[t.m->place], l->args,
+            l->batch->at[t.p], l->x->at[t.p], logits[t.k], dloss.at[t.p],
+            l->grad, roots[t.k]);
+    weft_g_release_all(logits, l->stage->n);
     weft_g_exchange(pass, l->stage, roots, l->batch, true,
                     pass->shape->hidden, 1, l->stage->n_places, &parts);
     while (weft_g_next_place(pass, l->stage, &u))
@@ -95,6 +119,7 @@ static void list_loss(const struct weft_g_loss *l)
     weft_g_gang_value(pass, stage, l->x);
     weft_g_gang_value(pass, stage, l->dx);
     weft_gang_tile(pass->rt, l->stats);
+    weft_gang_word(pass->rt, l->recompute);
 }
 
 static void loss_of(const struct weft_g_loss *l, bool whole)

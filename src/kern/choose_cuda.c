@@ -31,7 +31,7 @@ static void layer(const struct weft_shape *s, bool backward)
 static void head(const struct weft_shape *s, bool generates, bool backward)
 {
     static const int32_t one = 1;
-    const struct weft_k_targets target = {1, NOWHERE, NOWHERE};
+    const struct weft_k_targets target = {1, NOWHERE, NOWHERE, 0, NULL};
     struct weft_k_head h = {.final = NOWHERE};
     float *grad[WEFT_MAX_BLOCKS] = {NULL};
     for (int32_t t = 0; t < s->n_blocks; t++) {

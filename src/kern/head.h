@@ -38,6 +38,19 @@ WEFT_INLINE size_t weft_head_part_at(struct weft_range range, int32_t n,
     return at - base;
 }
 
+/* The logits that targets keep of columns [j, ...) of block t, out of a
+ * range's: chunks of WEFT_SOFTMAX_COLUMNS columns or what is left of the block,
+ * one after another, each (n_logits, its columns). */
+WEFT_INLINE float *weft_head_kept(const struct weft_shape *shape,
+                                  struct weft_range range,
+                                  const struct weft_k_targets *targets,
+                                  int32_t t, int64_t j)
+{
+    int32_t first = shape->block[range.first].vocab0;
+    return targets->logits
+         + targets->n_logits * (shape->block[t].vocab0 - first + j);
+}
+
 /* y (n, H) in dtype = final norm of rows row[0..n-1] of x; row NULL: of rows
  * 0..n-1. */
 void weft_head_norm(const struct weft_shape *shape, const float *final,

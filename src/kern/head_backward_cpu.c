@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backward pass of the language-model head. Logits are recomputed, a chunk of
- * rows and columns at a time, replaced by their gradient and rounded to the
- * run's dtype. Two products make the gradients of weights and rows from it.
+ * Backward pass of the language-model head. Logits, kept or computed again, are
+ * replaced by their gradient, a chunk of rows and columns at a time, and
+ * rounded to the run's dtype. Two products make the gradients of weights and
+ * rows from it.
  *
  *     for rows of whole samples, or up to an even row inside one
  *       for block t of the range             (dX: one k chain per block)
@@ -23,8 +24,8 @@ enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
 
 struct work {
     void *normed;      /* (rows, H) dtype */
-    float *logits;     /* (rows, COLUMNS) */
-    void *dlogits;     /* (rows, COLUMNS) dtype; in f32 the same as logits */
+    float *again;      /* (rows, COLUMNS): logits that nobody kept */
+    void *rounded;     /* (rows, COLUMNS) of bf16: their gradient */
     float *dx[LEVELS]; /* (rows, H): sums that wait in the T tree; 0: root */
     int32_t *run;      /* (rows) rows of every sample of the chunk */
     void *dw;          /* scratch of the product */
@@ -62,10 +63,9 @@ static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
     int64_t element = (int64_t) weft_dtype_bytes(s->dtype);
     *out = (struct work){0};
     out->normed = weft_head_take(&at, weft_head_align(rows * h * element));
-    out->logits = weft_head_take(&at, weft_head_align(rows * COLUMNS * 4));
-    out->dlogits = out->logits;
+    out->again = weft_head_take(&at, weft_head_align(rows * COLUMNS * 4));
     if (s->dtype != WEFT_F32)
-        out->dlogits = weft_head_take(
+        out->rounded = weft_head_take(
             &at, weft_head_align(rows * COLUMNS * element));
     for (int32_t i = 0; i < levels(s); i++)
         out->dx[i] = weft_head_take(&at, weft_head_align(rows * h * 4));
@@ -85,15 +85,44 @@ size_t weft_k_head_backward_scratch_bytes(const struct weft_shape *shape,
                                         shape->hidden);
 }
 
-/* Makes the gradient of the chunk's logits, scaled and rounded: n columns from
- * column `first` of the vocabulary, and a column of 0 if n is odd. */
-static void make_dlogits(const struct task *k, const struct work *work,
-                         struct rows rows, int64_t first, int64_t n)
+/* A chunk of logits: n columns from column j of block t. */
+struct chunk {
+    struct rows rows;
+    int32_t t;
+    int64_t j, n;
+    float *logits; /* (rows, n) */
+    void *d; /* their gradient, (rows, ld) dtype; in f32 in their place */
+    int64_t ld;
+};
+
+static struct chunk chunk_of(const struct task *k, const struct work *work,
+                             struct rows rows, int32_t t, int64_t j,
+                             int64_t n)
+{
+    const struct weft_k_targets *targets = k->targets;
+    struct chunk c = {rows, t, j, n, work->again, work->rounded, COLUMNS};
+    if (rows.first + rows.n <= targets->n_logits)
+        c.logits = weft_head_kept(k->shape, k->range, targets, t, j)
+                 + rows.first * n;
+    else
+        weft_head_gemm(k->shape, k->head, t, j, rows.n, n, work->normed,
+                       c.logits, n);
+    if (k->shape->dtype == WEFT_F32) {
+        c.d = c.logits;
+        c.ld = n;
+    }
+    return c;
+}
+
+/* Makes the gradient of the chunk's logits, scaled and rounded; after it a
+ * column of 0 if n is odd. */
+static void make_dlogits(const struct task *k, const struct chunk *c)
 {
     const struct weft_softmax_ops *ops = weft_softmax_ops();
-    for (int32_t i = 0; i < rows.n; i++) {
-        int32_t at = rows.first + i;
-        float *z = work->logits + (int64_t) i * COLUMNS;
+    int64_t first = k->shape->block[c->t].vocab0 + c->j, n = c->n;
+    for (int32_t i = 0; i < c->rows.n; i++) {
+        int32_t at = c->rows.first + i;
+        float *z = c->logits + i * n;
         float a = k->dlogp[at], b = k->dentropy ? k->dentropy[at] : 0;
         int64_t hit = k->targets->target[at] - first;
         ops->grad(z, n, k->scale, k->lse[at], b == 0 ? 0 : k->entropy[at], a,
@@ -102,7 +131,7 @@ static void make_dlogits(const struct task *k, const struct work *work,
             z[hit] += k->scale * a;
         if (k->shape->dtype == WEFT_F32)
             continue;
-        uint16_t *d = (uint16_t *) work->dlogits + (int64_t) i * COLUMNS;
+        uint16_t *d = (uint16_t *) c->d + i * c->ld;
         weft_k_ops()->to_bf16(z, (size_t) n, d);
         if (n % 2)
             d[n] = 0;
@@ -110,47 +139,45 @@ static void make_dlogits(const struct task *k, const struct work *work,
 }
 
 static void add_dw(const struct task *k, const struct work *work,
-                   struct rows rows, int32_t t, int64_t j, int64_t n)
+                   const struct chunk *c)
 {
     int64_t h = k->shape->hidden;
     struct weft_k_gemm_dw_args args = {
         .dtype = k->shape->dtype,
-        .n = n,
+        .n = c->n,
         .k = h,
-        .n_runs = rows.n_runs,
+        .n_runs = c->rows.n_runs,
         .run_rows = work->run,
-        .dy = work->dlogits,
-        .lddy = COLUMNS,
+        .dy = c->d,
+        .lddy = c->ld,
         .x = work->normed,
         .ldx = h,
-        .grad = k->grad[t] + j * h,
+        .grad = k->grad[c->t] + c->j * h,
         .scratch = work->dw,
     };
     weft_k_gemm_dw(&args);
 }
 
-static void add_dx(const struct task *k, const struct work *work,
-                   struct rows rows, int32_t t, int64_t j, int64_t n,
-                   float *dx)
+static void add_dx(const struct task *k, const struct chunk *c, float *dx)
 {
     int64_t h = k->shape->hidden;
-    int64_t depth = weft_round_up(k->shape->block[t].n_vocab, WEFT_PANEL);
+    int64_t depth = weft_round_up(k->shape->block[c->t].n_vocab, WEFT_PANEL);
     struct weft_k_gemm_args args = {
         .dtype = k->shape->dtype,
         .y_dtype = WEFT_F32,
-        .m = rows.n,
+        .m = c->rows.n,
         .n = h,
         .n_blocks = 1,
-        .x = {work->dlogits},
-        .ldx = {COLUMNS},
-        .w = {(const char *) k->head->bwd[t]
-              + (size_t) (j * WEFT_PANEL)
+        .x = {c->d},
+        .ldx = {c->ld},
+        .w = {(const char *) k->head->bwd[c->t]
+              + (size_t) (c->j * WEFT_PANEL)
                     * weft_dtype_bytes(k->shape->dtype)},
-        .k = {k->shape->dtype == WEFT_F32 ? n : weft_round_up(n, 2)},
+        .k = {k->shape->dtype == WEFT_F32 ? c->n : weft_round_up(c->n, 2)},
         .kstride = {depth},
         .y = dx,
         .ldy = h,
-        .accumulate = j > 0,
+        .accumulate = c->j > 0,
     };
     weft_k_gemm(&args);
 }
@@ -171,11 +198,10 @@ static void root_backward(const struct task *k, const struct work *work,
         int64_t columns = s->block[t].n_vocab;
         for (int64_t j = 0; j < columns; j += COLUMNS) {
             int64_t n = weft_min64(COLUMNS, columns - j);
-            weft_head_gemm(s, k->head, t, j, rows.n, n, work->normed,
-                           work->logits, COLUMNS);
-            make_dlogits(k, work, rows, s->block[t].vocab0 + j, n);
-            add_dw(k, work, rows, t, j, n);
-            add_dx(k, work, rows, t, j, n, dx[depth]);
+            struct chunk c = chunk_of(k, work, rows, t, j, n);
+            make_dlogits(k, &c);
+            add_dw(k, work, &c);
+            add_dx(k, &c, dx[depth]);
         }
         for (int32_t full = b; full & 1; full >>= 1, depth--)
             weft_k_add(dx[depth - 1], dx[depth],

@@ -4,8 +4,9 @@
  *
  * Log-probs are computed for WEFT_SOFTMAX_COLUMNS columns of a vocabulary
  * block and up to ROWS rows at a time, so that a chunk of logits stays in the
- * cache and all logits never exist at once. A row's results do not depend on
- * other rows: those of the products do not, and all else is done per row.
+ * cache; only those that the targets keep exist at once. A row's results do not
+ * depend on other rows: those of the products do not, and all else is done per
+ * row.
  */
 #include "kern/head.h"
 
@@ -50,9 +51,9 @@ size_t weft_k_head_part_bytes(struct weft_range range, int32_t n)
 }
 
 struct work {
-    void *part;    /* of rows, all blocks */
+    void *part;    /* of all rows and blocks */
     void *normed;  /* (rows, H) dtype */
-    float *logits; /* (rows, WEFT_SOFTMAX_COLUMNS) */
+    float *logits; /* (rows, columns of a chunk) */
 };
 
 /* Divides the work area at `base`; returns its size in bytes. */
@@ -63,8 +64,7 @@ static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
     int64_t rows = weft_min64(n, ROWS);
     int64_t element = (int64_t) weft_dtype_bytes(s->dtype);
     struct weft_range all = weft_all_blocks(s);
-    out->part = weft_head_take(&at,
-                               weft_k_head_part_bytes(all, (int32_t) rows));
+    out->part = weft_head_take(&at, weft_k_head_part_bytes(all, n));
     out->normed = weft_head_take(&at,
                                  weft_head_align(rows * s->hidden * element));
     out->logits = weft_head_take(
@@ -88,13 +88,14 @@ struct rows {
     struct weft_head_part part;
 };
 
-/* Adds a chunk of logits, columns [j, j + n) of block t, to the states. */
+/* Adds a chunk of logits (rows, n), columns [j, j + n) of block t, to the
+ * states. */
 static void take_chunk(const struct rows *rows, const float *logits,
                        int32_t t, int64_t j, int64_t n)
 {
     int64_t first = rows->s->block[t].vocab0 + j;
     for (int32_t i = 0; i < rows->n; i++) {
-        const float *z = logits + (int64_t) i * WEFT_SOFTMAX_COLUMNS;
+        const float *z = logits + i * n;
         struct weft_softmax *state =
             &rows->part.state[i * rows->range.n + t - rows->range.first];
         struct weft_softmax chunk = weft_softmax_chunk(z, n, rows->scale);
@@ -114,8 +115,11 @@ void weft_k_head_part(const struct weft_shape *s, struct weft_range range,
     struct weft_head_part part;
     work_lay(s, targets->n, (uintptr_t) scratch, &work);
     weft_head_part_at(range, targets->n, (uintptr_t) part_out, &part);
-    for (int32_t r = 0; r < targets->n; r += ROWS) {
-        int32_t m = (int32_t) weft_min64(ROWS, targets->n - r);
+    int32_t m;
+    for (int32_t r = 0; r < targets->n; r += m) {
+        bool keeps = r < targets->n_logits;
+        int32_t end = keeps ? targets->n_logits : targets->n;
+        m = (int32_t) weft_min64(ROWS, end - r);
         struct rows rows = {
             s,
             range,
@@ -128,9 +132,11 @@ void weft_k_head_part(const struct weft_shape *s, struct weft_range range,
             int64_t columns = s->block[t].n_vocab;
             for (int64_t j = 0; j < columns; j += WEFT_SOFTMAX_COLUMNS) {
                 int64_t n = weft_min64(WEFT_SOFTMAX_COLUMNS, columns - j);
-                weft_head_gemm(s, head, t, j, m, n, work.normed, work.logits,
-                               WEFT_SOFTMAX_COLUMNS);
-                take_chunk(&rows, work.logits, t, j, n);
+                float *logits = work.logits;
+                if (keeps)
+                    logits = weft_head_kept(s, range, targets, t, j) + r * n;
+                weft_head_gemm(s, head, t, j, m, n, work.normed, logits, n);
+                take_chunk(&rows, logits, t, j, n);
             }
         }
     }
@@ -175,17 +181,11 @@ void weft_k_head_logprob(const struct weft_shape *s,
     struct work work;
     struct weft_range all = weft_all_blocks(s);
     work_lay(s, targets->n, (uintptr_t) scratch, &work);
-    for (int32_t r = 0; r < targets->n; r += ROWS) {
-        struct weft_k_targets some = {
-            (int32_t) weft_min64(ROWS, targets->n - r), targets->row + r,
-            targets->target + r};
-        weft_k_head_part(s, all, head, x, &some, inv_temperature, work.part,
-                         scratch);
-        weft_k_head_merge(s, &some, 1,
-                          &(struct weft_k_head_parts){all, work.part},
-                          logp_out + r, entropy_out ? entropy_out + r : NULL,
-                          lse_out ? lse_out + r : NULL);
-    }
+    weft_k_head_part(s, all, head, x, targets, inv_temperature, work.part,
+                     scratch);
+    weft_k_head_merge(s, targets, 1,
+                      &(struct weft_k_head_parts){all, work.part}, logp_out,
+                      entropy_out, lse_out);
 }
 
 void weft_k_vocab_range(const struct weft_shape *s, struct weft_range range,

@@ -287,13 +287,19 @@ struct weft_k_targets {
     int32_t n;
     const int32_t *row; /* ascending */
     const int32_t *target;
+    /* Logits of the first n_logits targets, (n_logits, V) f32 cut into the
+     * head's chunks: the forward pass leaves them there, and the backward pass,
+     * which else computes them again, uses them up. V: of the range that it is
+     * asked for. 0: none; kernels of GPUs keep none. */
+    int32_t n_logits;
+    float *logits;
 };
 
 /* logp_out (n): log p(target) under softmax(logits / temperature) over the
  * whole vocabulary. entropy_out (n): entropy of that distribution. lse_out
  * (n): log-sum-exp, which the backward pass takes. The last two may be NULL.
- * Only a chunk of the logits exists at a time; the order of the sums is that
- * of kern/softmax.h. */
+ * Only a chunk of the logits exists at a time, but for those that targets
+ * keep; the order of the sums is that of kern/softmax.h. */
 size_t weft_k_head_scratch_bytes(const struct weft_shape *shape, int32_t n);
 void weft_k_head_logprob(const struct weft_shape *shape,
                          const struct weft_k_head *head, const float *x,

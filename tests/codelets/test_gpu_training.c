@@ -279,7 +279,7 @@ static void micro_batch(struct model *m, int32_t first, int32_t n,
                               NULL, p.x[1], p.saved);
     layer_by_members(&p, p.x[1], p.x[2]);
     weft_insert_loss(seq, &where, s, &m->fwd, &m->bwd, &loss, p.batch, p.x[2],
-                     dx, &m->grad, stats);
+                     NULL, dx, &m->grad, stats);
     weft_insert_layer_backward(seq, &where, s, &m->fwd, &m->bwd, 0, p.batch,
                                p.x[1], NULL, dx, &m->grad);
     weft_insert_layer_backward(seq, &where, s, &m->fwd, &m->bwd, 0, p.batch,

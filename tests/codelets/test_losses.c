@@ -18,6 +18,7 @@ struct world {
     struct weft_pack_sample sample[N];
     struct weft_tile *gate, *kto_kl;
     int32_t hidden;
+    bool keeps; /* logits */
 };
 
 /* What a loss made of one run. */
@@ -167,10 +168,17 @@ static int loss_run(struct world *w, const struct weft_loss_args *args,
     pack(w, targets_of(args->loss), n, index, &m);
     struct weft_tile *dx = fixture_tile(f, weft_tile_bytes(m.x));
     struct weft_tile *stats = fixture_tile(f, (size_t) (n * width) * 8);
+    struct weft_tile *logits = NULL;
+    if (w->keeps)
+        logits = fixture_tile(
+            f, weft_part_logits_bytes(&f->model.shape,
+                                      weft_all_blocks(&f->model.shape),
+                                      m.n_targets));
     const struct weft_params *grad = &w->grads.set[0][0];
     weft_insert_zero(f->seq, &anywhere, &grad->head);
     weft_insert_loss(f->seq, &anywhere, &f->model.shape, &f->model.fwd[0],
-                     &f->model.bwd[0], args, m.batch, m.x, dx, grad, stats);
+                     &f->model.bwd[0], args, m.batch, m.x, logits, dx, grad,
+                     stats);
     int rc = weft_seq_wait(f->seq, err);
     if (!rc) {
         read_runs(w, &m, width, stats, dx, out);
@@ -180,6 +188,7 @@ static int loss_run(struct world *w, const struct weft_loss_args *args,
     weft_tile_release(m.x);
     weft_tile_release(dx);
     weft_tile_release(stats);
+    weft_tile_release(logits);
     return rc;
 }
 
@@ -355,6 +364,28 @@ static void test_masks(void)
     stop(&w);
 }
 
+/* Logits that are kept are those that else are computed again. */
+static void test_kept_logits(void)
+{
+    struct world w;
+    struct weft_err err;
+    struct run run[N], kept[N];
+    float grad[GRAD], kept_grad[GRAD];
+    start(&w, false);
+    for (size_t k = 0; k < WEFT_COUNT(losses); k++) {
+        struct weft_loss_args args = losses[k];
+        if (args.loss == WEFT_LOSS_KTO)
+            args.kto_kl = w.kto_kl;
+        w.keeps = false;
+        REQUIRE_OK(loss_run(&w, &args, N, all, run, grad, &err), err);
+        w.keeps = true;
+        REQUIRE_OK(loss_run(&w, &args, N, all, kept, kept_grad, &err), err);
+        CHECK(memcmp(run, kept, sizeof run) == 0);
+        CHECK(memcmp(grad, kept_grad, sizeof grad) == 0);
+    }
+    stop(&w);
+}
+
 /* The head's parts and their merge give the statistics of the whole head. */
 static void check_merge(struct world *w, const struct weft_loss_args *args)
 {
@@ -373,7 +404,7 @@ static void check_merge(struct world *w, const struct weft_loss_args *args)
             ranges[k],
             fixture_tile(f, weft_part_head_bytes(ranges[k], m.n_targets))};
         weft_insert_head_part(f->seq, &anywhere, &f->model.shape, ranges[k],
-                              &f->model.fwd[0], m.batch, m.x, 1,
+                              &f->model.fwd[0], m.batch, m.x, 1, NULL,
                               part[k].tile);
     }
     struct weft_tile *dloss = fixture_tile(
@@ -550,6 +581,7 @@ static void test_kto_kl(void)
 
 WEFT_TESTS("codelets/losses",
            {"test_preference_losses", test_preference_losses},
-           {"test_masks", test_masks}, {"test_merge", test_merge},
+           {"test_masks", test_masks}, {"test_kept_logits", test_kept_logits},
+           {"test_merge", test_merge},
            {"test_bradley_terry", test_bradley_terry},
            {"test_kl_gate", test_kl_gate}, {"test_kto_kl", test_kto_kl})

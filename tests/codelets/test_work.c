@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work of a layer's parts: passes over its rows, and operations of products
  * against those of matrices one by one. */
+#include "codelets/parts.h"
 #include "codelets/work.h"
 #include "harness.h"
 
@@ -64,6 +65,26 @@ static void test_layer(void)
     CHECK_INT(layer(backward | again).n_layers, 1);
 }
 
+/* A loss has three products with the head's matrix, and one more for rows whose
+ * logits have no room in 64 MiB. */
+static void test_head(void)
+{
+    enum { COLUMNS = 1 << 20, KEPT = 16 };
+    const struct weft_work_rows rows = {.n_rows = 30, .n_targets = 20};
+    open_shape();
+    shape.vocab = COLUMNS;
+    struct weft_err err;
+    REQUIRE_OK(weft_shape_partition(&shape, 1, &err), err);
+    struct weft_range all = weft_all_blocks(&shape);
+    double one = 2.0 * H * COLUMNS;
+    CHECK(weft_work_head_backward(&shape, all, 3, false, &rows).flop
+          == 4 * 20 * one);
+    CHECK(weft_work_head_backward(&shape, all, 3, true, &rows).flop
+          == (3 * 20 + 20 - KEPT) * one);
+    CHECK_INT(weft_part_logits_bytes(&shape, all, 20), 64 << 20);
+    CHECK_INT(weft_part_logits_bytes(&shape, all, 3), 3 * 4 * COLUMNS);
+}
+
 static void test_steps(void)
 {
     const struct weft_work_rows step[] = {{4, 4, 8, 4}, {2, 2, 6, 4}};
@@ -78,4 +99,4 @@ static void test_steps(void)
 }
 
 WEFT_TESTS("codelets/work", {"test_layer", test_layer},
-           {"test_steps", test_steps})
+           {"test_head", test_head}, {"test_steps", test_steps})

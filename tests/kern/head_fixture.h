@@ -120,11 +120,21 @@ static inline void rows_init(struct rows *r, const struct model *m,
         r->dentropy[i] = 0.5f * noise(5, i);
     }
     r->target[0] = m->v - 1;
-    r->targets = (struct weft_k_targets){r->n, r->row, r->target};
+    r->targets = (struct weft_k_targets){r->n, r->row, r->target, 0, NULL};
+}
+
+/* The forward pass keeps the logits of the first n rows. */
+static inline void rows_keep(struct rows *r, const struct model *m, int32_t n)
+{
+    weft_free(r->targets.logits);
+    r->targets.logits = weft_alloc((size_t) n * (size_t) m->v, sizeof(float));
+    r->targets.n_logits = n;
+    REQUIRE(r->targets.logits != NULL);
 }
 
 static inline void rows_release(struct rows *r)
 {
+    weft_free(r->targets.logits);
     weft_free(r->x);
     weft_free(r->logp);
     weft_free(r->row);

@@ -226,7 +226,7 @@ static void run_head(struct model *m, const float *x, float *dx)
             target[n] = m->token[at + j + 1];
         }
     }
-    struct weft_k_targets targets = {n, row, target};
+    struct weft_k_targets targets = {n, row, target, 0, NULL};
     float logp[MAX_TOKENS], entropy[MAX_TOKENS], lse[MAX_TOKENS];
     float dlogp[MAX_TOKENS], dentropy[MAX_TOKENS];
     void *scratch = alloc(weft_k_head_scratch_bytes(&m->s, n));

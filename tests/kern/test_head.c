@@ -64,7 +64,7 @@ static void same_bits(void)
                 float logp[33], entropy[33], lse[33];
                 int32_t from = 33 - n;
                 struct weft_k_targets part = {n, r.row + from,
-                                              r.target + from};
+                                              r.target + from, 0, NULL};
                 weft_k_head_logprob(&m.shape, &m.head, r.x, &part,
                                     1 / temperature, logp, entropy, lse,
                                     scratch);

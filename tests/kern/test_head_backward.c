@@ -10,9 +10,12 @@ static void backward(const struct model *m, const struct rows *r,
                      bool entropy, float *dx, float *const grad[],
                      float *grad_final)
 {
+    struct weft_k_head head = m->head;
+    if (r->targets.n_logits == r->n) /* then it needs no weights for them */
+        memset(head.fwd, 0, sizeof head.fwd);
     void *scratch = scratch_get(
         weft_k_head_backward_scratch_bytes(&m->shape, r->n, n_runs));
-    weft_k_head_backward(&m->shape, &m->head, r->n_rows, r->x, &r->targets,
+    weft_k_head_backward(&m->shape, &head, r->n_rows, r->x, &r->targets,
                          n_runs, run_rows, scale, r->lse, r->entropy,
                          r->dlogp, entropy ? r->dentropy : NULL, dx, grad,
                          grad_final, scratch);
@@ -204,17 +207,19 @@ static void compare_gradients(const struct model *m, const struct rows *r,
     free(row);
 }
 
+/* Of the 6 rows all logits are kept, some, or none. */
 static void naive_backward(void)
 {
-    static const int32_t run[] = {1, 3, 0, 2};
+    static const int32_t run[] = {1, 3, 0, 2}, kept[] = {0, 4, 6};
     for (size_t s = 0; s < WEFT_COUNT(sizes); s++)
-        for (size_t d = 0; d < 2; d++) {
+        for (size_t d = 0; d < 2 * WEFT_COUNT(kept); d++) {
             struct model m;
             struct rows r;
             struct grads g;
             model_init(&m, sizes[s].v, sizes[s].h, sizes[s].n_blocks,
-                       dtypes[d]);
+                       dtypes[d % 2]);
             rows_init(&r, &m, 11, 2);
+            rows_keep(&r, &m, kept[d / 2]);
             grads_init(&g, &m, r.n_rows);
             logprob(&m, &r, 0.8f);
             backward(&m, &r, 4, run, 0.8f, true, g.dx, g.block, g.final);
@@ -230,17 +235,20 @@ static void test_backward_naive(void)
     each_isa(naive_backward);
 }
 
-/* One call over many samples, more rows than a chunk, odd ones among them;
- * then a call per sample, continuing: identical bits. */
+/* One call over many samples, more rows than a chunk, odd ones among them, with
+ * all logits kept, those of the first chunk and some more, or none; then a call
+ * per sample, continuing, which computes them again: identical bits. */
 static void cut_anywhere(void)
 {
     static const int32_t run[] = {7, 101, 1, 300, 0, 33, 3};
-    for (size_t d = 0; d < 2; d++) {
+    static const int32_t kept[] = {0, 301, 445};
+    for (size_t d = 0; d < 2 * WEFT_COUNT(kept); d++) {
         struct model m;
         struct rows r, part;
         struct grads g, c;
-        model_init(&m, 1091, 6, 2, dtypes[d]);
+        model_init(&m, 1091, 6, 2, dtypes[d % 2]);
         rows_init(&r, &m, 445, 1);
+        rows_keep(&r, &m, kept[d / 2]);
         grads_init(&g, &m, r.n_rows);
         grads_init(&c, &m, r.n_rows);
         logprob(&m, &r, 1);
@@ -249,6 +257,7 @@ static void cut_anywhere(void)
         for (size_t i = 0; i < WEFT_COUNT(run); at += run[i++]) {
             part = r;
             part.n = part.n_rows = part.targets.n = run[i];
+            part.targets.n_logits = 0;
             part.x += at * m.h;
             part.targets.target += at;
             part.lse += at;

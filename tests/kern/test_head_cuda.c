@@ -294,7 +294,7 @@ static void values_of(int32_t h, int32_t n_rows, int32_t n)
     REQUIRE(n <= 64 && n_rows >= n);
     for (int32_t i = 0; i < n; i++)
         row[i] = i * (n_rows - 1) / (n > 1 ? n - 1 : 1);
-    struct weft_k_targets targets = {n, row, NULL};
+    struct weft_k_targets targets = {n, row, NULL, 0, NULL};
     float *final = host_rows(1, flat), *x = host_rows(2, all);
     float *dvalue = host_rows(4, n), *grad = host_rows(5, flat);
     float *dx = host_rows(6, all), *value = host_rows(7, n);

@@ -70,8 +70,8 @@ static void backward(const struct device *d, const struct model *m,
                      int32_t first, int32_t n, int32_t n_runs,
                      const int32_t *run_rows, bool entropy, float *dx)
 {
-    struct weft_k_targets targets = {n, dev->row + first,
-                                     dev->target + first};
+    struct weft_k_targets targets = {n, dev->row + first, dev->target + first,
+                                     0, NULL};
     void *scratch = dev_new(
         weft_k_head_scratch_bytes_cuda(&m->shape, n, true));
     weft_k_head_backward_cuda(
@@ -121,7 +121,7 @@ static void by_members(const struct device *d, const struct model *m,
     const struct weft_shape *s = &m->shape;
     struct weft_range range[2] = {{0, 1}, {1, s->n_blocks - 1}};
     int32_t n_parts = s->n_blocks > 1 ? 2 : 1;
-    struct weft_k_targets targets = {r->n, dev->row, dev->target};
+    struct weft_k_targets targets = {r->n, dev->row, dev->target, 0, NULL};
     size_t rows_bytes = (size_t) r->n * (size_t) m->h * sizeof(float);
     struct weft_k_part part[2];
     struct weft_k_head_parts head[2];
@@ -152,7 +152,7 @@ static void by_members(const struct device *d, const struct model *m,
                                    scratch);
     dev_wait();
     float *logp = scratch_get((size_t) r->n * sizeof *logp);
-    struct weft_k_targets cpu = {r->n, r->row, r->target};
+    struct weft_k_targets cpu = {r->n, r->row, r->target, 0, NULL};
     weft_k_head_merge(s, &cpu, n_parts, head, logp, NULL, NULL);
     CHECK(!products_are_cpus()
           || memcmp(logp, r->logp, (size_t) r->n * sizeof *logp) == 0);
@@ -167,7 +167,7 @@ static void by_members(const struct device *d, const struct model *m,
 static void forward(const struct device *d, const struct model *m,
                     const struct rows *r, const struct rows *dev)
 {
-    struct weft_k_targets targets = {r->n, dev->row, dev->target};
+    struct weft_k_targets targets = {r->n, dev->row, dev->target, 0, NULL};
     void *scratch = dev_new(
         weft_k_head_scratch_bytes_cuda(&m->shape, r->n, false));
     weft_k_head_logprob_cuda(0, &m->shape, &d->head, dev->x, &targets, 0.7f,

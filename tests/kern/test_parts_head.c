@@ -69,7 +69,7 @@ static void model_init(struct model *m, int32_t n_blocks, int32_t vocab,
         m->row[i] = i * STEP;
         m->target[i] = i < 2 ? (vocab - 1) * i : i * 7919 % vocab;
     }
-    m->targets = (struct weft_k_targets){N, m->row, m->target};
+    m->targets = (struct weft_k_targets){N, m->row, m->target, 0, NULL};
 }
 
 static void model_release(struct model *m)
@@ -194,7 +194,7 @@ static void back_init(struct back *b, const struct model *m, bool entropy)
         b->row[i] = i;
         b->target[i] = i * 7919 % m->s.vocab;
     }
-    b->targets = (struct weft_k_targets){N_BACK, b->row, b->target};
+    b->targets = (struct weft_k_targets){N_BACK, b->row, b->target, 0, NULL};
     for (uint32_t i = 0; i < 4; i++)
         b->of[i] = noise_rows(60 + i, N_BACK);
     void *scratch = poisoned(weft_k_head_scratch_bytes(&m->s, N_BACK));
@@ -231,8 +231,31 @@ static void back_whole(struct back *b)
     weft_free(scratch);
 }
 
+/* Has a range's forward pass keep the logits of n targets, or none. */
+static struct weft_k_targets keep(const struct back *b,
+                                  struct weft_range range, int32_t n)
+{
+    const struct model *m = b->m;
+    struct weft_k_targets targets = b->targets;
+    struct weft_k_head head = head_of(m, range);
+    int32_t first, columns;
+    weft_k_vocab_range(&m->s, range, &first, &columns);
+    targets.n_logits = n;
+    targets.logits = poisoned((size_t) (N_BACK * columns) * sizeof(float));
+    void *scratch = poisoned(weft_k_head_scratch_bytes(&m->s, N_BACK));
+    void *part = poisoned(weft_k_head_part_bytes(range, N_BACK));
+    weft_k_head_part(&m->s, range, &head, m->x, &targets, 1.3f, part,
+                     scratch);
+    weft_free(part);
+    weft_free(scratch);
+    return targets;
+}
+
+/* Parts keep all logits, those of the first chunk of rows and some more, or
+ * none. */
 static void back_parts(struct back *b, const struct split *split)
 {
+    static const int32_t kept[] = {N_BACK, 299, 0};
     const struct model *m = b->m;
     size_t rows_bytes = N_BACK * H * sizeof(float);
     struct weft_k_part part[WEFT_MAX_BLOCKS];
@@ -244,13 +267,15 @@ static void back_parts(struct back *b, const struct split *split)
         for (int32_t t = range.first; t < weft_range_end(range); t++)
             grad[t] = b->grad[t];
         roots[i] = poisoned(WEFT_MAX_ROOTS * rows_bytes);
+        struct weft_k_targets targets = keep(b, range, kept[i % 3]);
         void *scratch = poisoned(
             weft_k_head_backward_scratch_bytes(&m->s, N_BACK, N_RUNS));
         weft_k_head_backward_part(
-            &m->s, range, &head, m->x, &b->targets, N_RUNS, run_rows, 1.3f,
+            &m->s, range, &head, m->x, &targets, N_RUNS, run_rows, 1.3f,
             b->of[0], b->entropy ? b->of[1] : NULL, b->of[2],
             b->entropy ? b->of[3] : NULL, grad, roots[i], scratch);
         weft_free(scratch);
+        weft_free(targets.logits);
         part[i] = (struct weft_k_part){range, roots[i]};
     }
     void *scratch = poisoned(rows_bytes);

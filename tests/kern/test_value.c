@@ -106,7 +106,7 @@ static void value_naive(void)
     for (size_t s = 0; s < WEFT_COUNT(sizes); s++) {
         struct head t;
         int32_t h = sizes[s], row[3] = {0, 2, 5};
-        struct weft_k_targets targets = {3, row, NULL};
+        struct weft_k_targets targets = {3, row, NULL, 0, NULL};
         float value[3], alone;
         head_init(&t, h, 6);
         weft_k_value(&t.shape, t.final, t.x, &targets, value, t.scratch);
@@ -114,7 +114,7 @@ static void value_naive(void)
             /* h / 16 + 4 additions of terms of size 2, one rounding each */
             CHECK(fabs(naive_value(&t, t.x + row[i] * h) - (double) value[i])
                   < 6e-8 * (h / 16 + 8) * 2 * h);
-            struct weft_k_targets one = {1, &row[i], NULL};
+            struct weft_k_targets one = {1, &row[i], NULL, 0, NULL};
             weft_k_value(&t.shape, t.final, t.x, &one, &alone, t.scratch);
             CHECK(memcmp(&alone, &value[i], sizeof alone) == 0);
         }
@@ -151,7 +151,7 @@ static void value_backward_finite_differences(void)
     int32_t h = 19, row[2] = {1, 3};
     float dvalue[2] = {0.7f, -1.3f};
     float *dx = calloc((size_t) (4 * h), sizeof *dx);
-    struct weft_k_targets targets = {2, row, NULL};
+    struct weft_k_targets targets = {2, row, NULL, 0, NULL};
     head_init(&t, h, 4);
     dx[0] = 5; /* overwritten */
     weft_k_value_backward(&t.shape, t.final, 4, t.x, &targets, dvalue, dx,
@@ -183,8 +183,9 @@ static void test_value_backward_continues(void)
     float dvalue[5] = {1, -2, 0.3f, 0, 0.11f};
     float *dx = calloc((size_t) (10 * h), sizeof *dx);
     head_init(&t, h, 5);
-    struct weft_k_targets all = {5, row, NULL}, first = {2, row, NULL},
-                          rest = {3, row, NULL};
+    struct weft_k_targets all = {5, row, NULL, 0, NULL},
+                          first = {2, row, NULL, 0, NULL},
+                          rest = {3, row, NULL, 0, NULL};
     weft_k_value_backward(&t.shape, t.final, 5, t.x, &all, dvalue, dx, t.grad,
                           t.scratch);
     float *grad = weft_alloc(t.n_flat, sizeof *grad);

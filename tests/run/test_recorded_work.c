@@ -148,9 +148,8 @@ static void check_work(const char *layout, int n_devices, bool gangs)
     double attention = e.key * e.keys, products = e.product * e.rows;
     for (int32_t call = 1; call < t->flow.n_calls; call++) {
         const struct weft_flow_call *c = &t->flow.call[call];
-        double head = t->flow.role[c->role < 0 ? 0 : c->role].scalar
-                        ? e.head / t->model[0].arch.shape.vocab
-                        : e.head;
+        bool scalar = t->flow.role[c->role < 0 ? 0 : c->role].scalar;
+        double head = scalar ? e.head / t->model[0].arch.shape.vocab : e.head;
         if (c->kind == WEFT_GENERATE)
             check_near("generation", layout, sum.flop[call],
                        e.product * e.generated_rows + e.key * e.generated_keys
@@ -161,8 +160,10 @@ static void check_work(const char *layout, int n_devices, bool gangs)
         else if (weft_flow_trains(&t->flow, call))
             check_near("training", layout, sum.flop[call],
                        EPOCHS
-                           * (3 * products + 3.5 * attention
-                              + 4 * head * e.targets));
+                           * (3 * products
+                              + 3.5 * attention
+                              /* logits are kept, scores are not */
+                              + (scalar ? 4 : 3) * head * e.targets));
     }
     if (n_devices == 1)
         check_near("bytes of generation", layout, sum.read,
