@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measurements are built by `make bench`, never run by `make check`.
 bench_programs = %D%/model %D%/generate %D%/kern %D%/tasks
-%C%_kern_SOURCES = %D%/kern.c %D%/probe.h %D%/reads.h
+%C%_kern_SOURCES = %D%/kern.c %D%/probe.h
 %C%_kern_CFLAGS = $(KERN_CFLAGS)
 %C%_kern_LDADD = $(kern_libs)
 %C%_tasks_SOURCES = %D%/tasks.c
 %C%_tasks_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_tasks_LDADD = $(sched_libs)
-%C%_model_SOURCES = %D%/model.c %D%/model.h %D%/reads.h %D%/check.h
+%C%_model_SOURCES = %D%/model.c %D%/model.h %D%/cores.h \
+	%D%/probe.h %D%/check.h
 %C%_model_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_model_LDADD = $(weft_libs)
 %C%_generate_SOURCES = %D%/generate.c %D%/model.h %D%/check.h
 %C%_generate_LDADD = $(weft_libs)
 bench_programs += %D%/layer
-%C%_layer_SOURCES = %D%/layer.c %D%/probe.h %D%/reads.h
+%C%_layer_SOURCES = %D%/layer.c %D%/probe.h
 %C%_layer_CFLAGS = $(KERN_CFLAGS)
 %C%_layer_LDADD = $(kern_libs)
 bench_programs += %D%/layouts
@@ -109,7 +110,7 @@ bench-trust-emulated: %D%/emulate
 	%D%/emulate --layouts $(srcdir)/examples/quickstart/ppo.yaml \
 	    rollout.prompts=8 rollout.max_new_tokens=16
 bench_programs += %D%/speed
-%C%_speed_SOURCES = %D%/speed.c %D%/median.h %D%/probe.h %D%/reads.h
+%C%_speed_SOURCES = %D%/speed.c %D%/median.h %D%/probe.h
 %C%_speed_CFLAGS = $(KERN_CFLAGS)
 %C%_speed_LDADD = $(kern_libs)
 EXTRA_DIST += %D%/trust.sh

@@ -4,16 +4,17 @@
  * task graph costs against the same kernels called in a plain loop.
  *
  *     bench/model [--size 110m|1m] [--dtype f32|bf16] [--devices N]
- *                 [--only generate]
+ *                 [--only generate|train]
  *
  * Prints tokens per second: of prompts, and of decoding without their prompts,
  * beside what as many cores as there are devices read of memory in this run.
- * "overhead" is the task graph's time over the loop's on one device, minus 1,
- * each the best of its repetitions taken in turn.
+ * Training is beside what they compute at most in its dtype. "overhead" is the
+ * task graph's time over the loop's on one device, minus 1, each the best of
+ * its repetitions taken in turn.
  */
 #include "tests/train_step.h" /* its arguments are named as bench/model.h's */
 #include "bench/model.h"
-#include "bench/reads.h"
+#include "bench/cores.h"
 
 #include <math.h>
 
@@ -127,6 +128,20 @@ static void make_texts(int32_t vocab)
         texts[i].n_total = TEXT_TOKENS;
         texts[i].weight = 1.0f / (N_TEXTS * (TEXT_TOKENS - 1));
     }
+}
+
+/* Of a step, without what is computed again: three times the forward pass, but
+ * for attention, whose backward pass has five products for two. */
+static double train_flop(const struct weft_shape *s)
+{
+    enum { T = TEXT_TOKENS, ALL = WEFT_WORK_ATTENTION | WEFT_WORK_MLP };
+    struct weft_range all = weft_all_blocks(s);
+    const struct weft_work_rows rows = {T, T - 1, 0, 0};
+    const struct weft_work_rows keys = {.n_keys = T * (T + 1) / 2};
+    double flop = 3 * weft_work_layer(s, all, ALL, &rows).flop
+                + 3.5 * weft_work_layer(s, all, ALL, &keys).flop;
+    return N_TEXTS
+         * (s->n_layers * flop + weft_work_head(s, all, 3, &rows).flop);
 }
 
 static struct weft_g_gather *gather;
@@ -360,7 +375,7 @@ int main(int argc, char **argv)
 {
     const char *size = "110m", *dtype = "f32";
     int devices = 1;
-    bool generates = false;
+    bool generates = true, trains = true;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--size") == 0)
             size = argv[i + 1];
@@ -368,23 +383,30 @@ int main(int argc, char **argv)
             dtype = argv[i + 1];
         else if (strcmp(argv[i], "--devices") == 0)
             devices = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--only") == 0)
-            generates = strcmp(argv[i + 1], "generate") == 0;
+        else if (strcmp(argv[i], "--only") == 0) {
+            generates = strcmp(argv[i + 1], "train") != 0;
+            trains = !generates;
+        }
     }
     struct weft_g_model m;
     struct weft_g_grads grads;
     struct weft_shape shape;
     CHECK(weft_k_init(NULL, &err));
-    double reads = probe_reads(devices); /* before workers are awake */
+    /* before workers are awake */
+    double reads = cores_probe(devices, core_reads);
+    double peak = cores_probe(devices,
+                              strcmp(dtype, "bf16") ? core_f32 : core_bf16);
     open_model(size, dtype, devices, true, &shape, &m);
-    printf("reads %.1f GB/s on as many cores\n", reads * 1e-9);
-    for (int tp = 1; tp <= devices && tp <= shape.n_blocks; tp *= 2) {
+    printf("reads %.1f GB/s, %.0f GFLOP/s on as many cores\n", reads * 1e-9,
+           peak * 1e-9);
+    for (int tp = 1; generates && tp <= devices && tp <= shape.n_blocks;
+         tp *= 2) {
         bench_decode(&m, tp, 1, reads);
         bench_decode(&m, tp, 8, reads);
         bench_decode(&m, tp, 32, reads);
         bench_prefill(&m, tp, 512);
     }
-    if (generates)
+    if (!trains)
         return 0;
     /* One gradient group on one device is the loop's own order of work. */
     CHECK(weft_g_grads_init(&m, devices, &grads, &err));
@@ -401,8 +423,9 @@ int main(int argc, char **argv)
         loop = s < loop ? s : loop;
     }
     double tokens = N_TEXTS * TEXT_TOKENS;
-    printf("training %4.0f tokens a step  %8.0f tok/s\n", tokens,
-           tokens / graph);
+    printf("training %4.0f tokens a step  %8.0f tok/s, %.0f %% of the "
+           "operations\n",
+           tokens, tokens / graph, 100 * train_flop(&shape) / graph / peak);
     if (p)
         printf("plain loop                  %8.0f tok/s, overhead %.1f %%\n",
                tokens / loop, 100 * (graph / loop - 1));
