@@ -36,8 +36,8 @@ CLEANFILES += $(man1_MANS)
 	$(AM_V_GEN)sh $(srcdir)/doc/help2man.sh ./weft$(EXEEXT) $* >$@.new && \
 	    mv $@.new $@
 
-# The pictures of algorithms.md, layouts.md and schedules.md, into the source
-# tree: `make pictures`. The timeline is drawn from a run of its own.
+# All pictures, into the source tree: `make pictures`. The timeline is drawn from a
+# run of its own, and the papers' numbers by their benchmark.
 EXTRA_PROGRAMS += %D%/pictures/draw
 %C%_pictures_draw_SOURCES = %D%/pictures/curves.c \
 	%D%/pictures/draw.c %D%/pictures/draw.h \
@@ -47,4 +47,6 @@ EXTRA_PROGRAMS += %D%/pictures/draw
 CLEANFILES += %D%/pictures/draw$(EXEEXT)
 pictures: %D%/pictures/draw$(EXEEXT) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/doc/pictures/draw.sh
+	$(MAKE) bench-papers
+	cp bench/papers.svg $(srcdir)/%D%/pictures/papers.svg
 .PHONY: pictures

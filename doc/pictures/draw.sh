@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make pictures`: draws the pictures of doc/algorithms.md, doc/layouts.md,
-# doc/schedules.md, doc/simulate.md and doc/strategies.md anew.
+# doc/schedules.md, doc/simulate.md and doc/strategies.md anew; papers.svg is what
+# `make bench-papers` draws then.
 set -eu
 draw=$WEFT_BUILDDIR/doc/pictures/draw
 out=$WEFT_SRCDIR/doc/pictures
