@@ -54,13 +54,14 @@ static struct row print_row(struct setting *s, struct instance *in,
     struct row row = {serial.all_s / fused.all_s,
                       100 * (fused.all_s / best_s - 1)};
     printf("%s/%s %5d %-7s %3dxtp%d %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f "
-           "%6.2f %5.2f %4.0f %4d %4d %5d %5d %6.2f\n",
+           "%6.2f %5.2f %5.2f %4.0f %4d %4d %5d %5d %6.2f\n",
            sizes[s->actor].name, sizes[s->critic].name, s->most, tail,
            job->n_instances, in->n_devices, serial.generated_s,
            serial.all_s - serial.generated_s, streamed.all_s, fused.all_s,
            row.ratio, streamed.all_s / fused.all_s, bound_s,
-           serial.all_s / bound_s, 100 * when.share, fused.n_migrated,
-           fused.n_stay, fused.n_moved, fused.n_read, row.regret);
+           serial.all_s / bound_s, fused.all_s / serial.generated_s,
+           100 * when.share, fused.n_migrated, fused.n_stay, fused.n_moved,
+           fused.n_read, row.regret);
     fflush(stdout);
     return row;
 }
@@ -164,9 +165,9 @@ int main(int argc, char **argv)
         "streamed is off, with\nfinished samples streamed; no schedule is "
         "shorter than bound (plan/fusion/bound.h).\n"
         "actor/critic max tail    inst      gen    inf stream  fused   base/"
-        " strm/  bound base/  R_t times   m moved  read regret\n"
+        " strm/  bound base/ fused/  R_t times   m moved  read regret\n"
         "                                                          fused  "
-        "fused        bound    %%                      %%\n");
+        "fused        bound   gen    %%                      %%\n");
     for (size_t t = 0; t < WEFT_COUNT(tails); t++)
         for (size_t i = 0; i < WEFT_COUNT(longest); i++)
             for (size_t p = 0; p < WEFT_COUNT(pairs); p++) {
