@@ -46,13 +46,13 @@ const char weft_help_plan[] =
     "devices\n"
     "      --explain PLAN.json print a file as a table; of a run, with its "
     "memory\n"
-    "      --gangs             count memory by instruction of a tp group: a "
-    "bound that\n"
-    "                          is above that by task; always above 64 "
-    "devices\n"
+    "      --gangs             count memory by instruction of a tp group, "
+    "more than\n"
+    "                          by task; always above 64 devices\n"
     "      --cluster FILE      make it for all of a cluster (doc/costs.md)\n"
-    "      --compare           simulate all placements there; --svg draws "
-    "it\n"
+    "      --compare           simulate all placements there, with --search "
+    "last\n"
+    "                          the plan that is found; --svg draws it\n"
     "      --batch max         the largest batch that fits; with --compare "
     "each's\n"
     "      --scale A..B        the same on A, 2 A, ... B devices of that "
@@ -250,11 +250,10 @@ static const char *misuse(const struct weft_cli_plan_options *o, bool config)
         return "--graph makes no plan, but with --svg";
     if (o->plan.check && makes)
         return "--check makes no plan: leave out --from and --output";
-    if (o->search
-        && (o->compare || o->graph || o->plan.from || o->plan.check))
-        return "--search makes the plan: leave out --from, --check, "
-               "--compare "
-               "and --graph";
+    if (o->search && !o->compare
+        && (o->graph || o->plan.from || o->plan.check))
+        return "--search makes the plan: leave out --from, --check and "
+               "--graph";
     if (!o->search
         && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0
             || o->time_limit > 0 || o->recording > 0))
@@ -273,7 +272,8 @@ static const char *misuse(const struct weft_cli_plan_options *o, bool config)
     if (o->batch && strcmp(o->batch, "max") != 0)
         return "--batch takes 'max'; other batches are keys: "
                "rollout.prompts, train.batch";
-    if (o->batch && (o->search || o->scale || (o->graph && !o->svg)))
+    if (o->batch
+        && ((o->search && !o->compare) || o->scale || (o->graph && !o->svg)))
         return "--batch is for one plan, or with --compare";
     if (o->lengths && !o->compare && !o->search && !o->scale)
         return "--lengths is for --compare, --scale and --search; memory is "

@@ -210,6 +210,44 @@ static int64_t given(int32_t value, int32_t otherwise)
     return value < 0 ? otherwise : value;
 }
 
+/* Simulations of a search, among those of the options: of whole instructions
+ * where devices are places. */
+static struct weft_simulate_options searches(
+    const struct weft_cli_plan_options *o,
+    const struct weft_simulate_options *options,
+    const struct weft_config *config, const struct weft_plan_needs *needs)
+{
+    struct weft_simulate_options s = *options;
+    s.gangs = s.gangs || needs->n_gpus > 0
+           || config->runtime.place == WEFT_PLACE_DEVICE;
+    s.most_bytes = (int64_t) o->recording << 20;
+    return s;
+}
+
+/* The search of the options; borrows both. */
+static struct weft_find find_of(const struct weft_cli_plan_options *o,
+                                const struct weft_simulate_options *simulate,
+                                struct limit *limit)
+{
+    *limit = limit_of(o);
+    return (struct weft_find){
+        .simulate = simulate,
+        .finalists = WEFT_SEARCH_FINALISTS,
+        .gangs = o->gangs,
+        .stop = time_is_over,
+        .how = {.seed = (uint64_t) given(o->seed, 1),
+                .evaluations = 1000 * given(o->evaluations, 400),
+                .branches = 1000 * given(o->branches, 20000),
+                .stop = search_is_over,
+                .ctx = limit}};
+}
+
+static void catch_stop(void)
+{
+    weft_cli_catch_stop("\nweft: the best plan so far follows; again to end "
+                        "at once\n");
+}
+
 int weft_cli_search(const struct weft_cli_plan_options *o,
                     const struct weft_cluster *cluster,
                     struct weft_config *config, struct weft_plan *out,
@@ -218,7 +256,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     struct weft_run_needs needs;
     struct weft_found found;
     struct weft_lengths lengths = {.n = 0};
-    bool by_gangs = config->runtime.place == WEFT_PLACE_DEVICE;
+    bool by_gangs = false;
     int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
                                err);
     if (!rc) /* for its needs */
@@ -226,24 +264,13 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     if (!rc) {
         struct weft_simulate_options s = simulations(o, cluster, &lengths,
                                                      &needs.plan);
-        struct limit limit = limit_of(o);
-        by_gangs = by_gangs || needs.plan.n_gpus > 0 || s.gangs;
-        s.gangs = by_gangs;
-        s.most_bytes = (int64_t) o->recording << 20;
-        struct weft_find find = {
-            .simulate = &s,
-            .finalists = WEFT_SEARCH_FINALISTS,
-            .gangs = o->gangs,
-            .stop = time_is_over,
-            .how = {.seed = (uint64_t) given(o->seed, 1),
-                    .evaluations = 1000 * given(o->evaluations, 400),
-                    .branches = 1000 * given(o->branches, 20000),
-                    .stop = search_is_over,
-                    .ctx = &limit},
-            .progress = tell_progress};
+        struct limit limit;
+        s = searches(o, &s, config, &needs.plan);
+        by_gangs = s.gangs;
+        struct weft_find find = find_of(o, &s, &limit);
+        find.progress = tell_progress;
         weft_plan_release(out);
-        weft_cli_catch_stop("\nweft: the best plan so far follows; again "
-                            "to end at once\n");
+        catch_stop();
         rc = weft_run_find(config, &needs.plan, &find, out, &found, err);
     }
     weft_lengths_release(&lengths);
@@ -260,7 +287,8 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     return rc;
 }
 
-/* Simulates all placements; needs are those of the run. */
+/* Simulates all placements, and what a search finds; needs are those of the
+ * run. */
 static int compare_all(const struct weft_cli_plan_options *o,
                        const struct weft_cluster *cluster,
                        struct weft_config *config,
@@ -276,10 +304,16 @@ static int compare_all(const struct weft_cli_plan_options *o,
     if (!rc) {
         struct weft_simulate_options s = simulations(o, cluster, &lengths,
                                                      &needs->plan);
-        rc = weft_run_compare(config, &needs->plan, &plan, &s,
-                              o->batch ? weft_cluster_device_bytes(cluster)
-                                       : 0,
-                              tell_progress, out, err);
+        struct weft_simulate_options search = searches(o, &s, config,
+                                                       &needs->plan);
+        struct limit limit;
+        const struct weft_find find = find_of(o, &search, &limit);
+        if (o->search)
+            catch_stop();
+        rc = weft_run_compare(
+            config, &needs->plan, &plan, &s, o->search ? &find : NULL,
+            o->batch ? weft_cluster_device_bytes(cluster) : 0, tell_progress,
+            out, err);
     }
     weft_lengths_release(&lengths);
     weft_plan_release(&plan);

@@ -198,7 +198,23 @@ searched=$(awk '/within the model/ { print $8 }' out)
     --cluster cluster.yaml >out 2>&1 || fail "the plan that is found"
 awk -v s="$searched" '/once they follow/ { d = $6 / s - 1; exit d * d > 1e-6 }' \
     out || fail "the search says $searched s, and $(grep 'once they' out)"
+# Beside all others it is the last row, simulated like them; ratios are to it.
+expect 0 "searched plan is the fastest that fits" "$ppo" --compare --search \
+    --svg found.svg
+own=$("$weft" simulate "$ppo" --cluster cluster.yaml --plan found.json |
+    sed -n 's/.*: \([0-9.]*\) s each.*/\1/p')
+awk -v own="$own" 'BEGIN { n = 0 }
+    /^searched plan  / { found = $3; ok = $3 == own && $4 == "1.00" }
+    { sub(/^(searched|this) plan/, "plan") }
+    $2 + 0 > 0 && $2 < 100 { s[n] = $2; ratio[n++] = $3 }
+    END { for (i = 0; i < n; i++)
+              ok = ok && (ratio[i] / (s[i] / found) - 1) ^ 2 < 1e-4
+          exit !(ok && n > 6 && s[n - 1] == found) }' out ||
+    fail "the searched plan is not the last row, or ratios are not to it"
+tail -n 4 found.svg | grep -q '>searched plan</text>' ||
+    fail "the searched plan is not drawn last"
 expect 0 "placement" "$ppo" --compare
+grep -q "searched plan" out && fail "nobody asked for a search"
 named=$(awk '$2 + 0 > 0 && (!least || $2 < least) { least = $2 }
     END { print least }' out)
 # One call on one device takes what the run takes.
@@ -226,7 +242,9 @@ awk '/may not fit/ { said = $9 * 1024 }
     /^device/ { m = $at["all"] - $at["tasks"]; most = m > most ? m : most }
     END { exit !(said > 24.6 && said / most < 1.005 && most / said < 1.005) }' \
     out || fail "what it may take is not in the table"
-expect 2 "--search makes the plan" "$ppo" --search --compare
+expect 2 "--search makes the plan" "$ppo" --search --from verl
+expect 0 "searched plan         refused: no plan fits: " "$ppo" --search --compare \
+    --cluster small.yaml --nodes 1 --devices 1
 expect 2 "--recording are for --search" "$ppo" --seed 2
 # Layouts of which a recording is too large are left out, and counted.
 expect 0 "of calls were left out, as pricing them takes too much" "$ppo" \

@@ -45,7 +45,9 @@ struct comparing {
     const struct weft_plan_needs *needs;
     const struct weft_plan *own;
     const struct weft_simulate_options *options;
+    const struct weft_find *find; /* of row `searched` */
     double batch_bytes;
+    int32_t n, searched;
     struct weft_compared *row; /* in memory that children share */
 };
 
@@ -64,13 +66,19 @@ static int make_plan(const struct comparing *c, struct weft_compared *row,
     return rc ? rc : weft_run_plan(&named, c->needs, out, err);
 }
 
-/* Number 0 is the configuration's own plan. */
-static int do_row(void *ctx, int32_t i, struct weft_err *err)
+/* Row 0 is the configuration's own plan. The last is done first: a search takes
+ * longest. */
+static int do_row(void *ctx, int32_t number, struct weft_err *err)
 {
     struct comparing *c = ctx;
+    int32_t i = number > 0 ? number - 1 : c->n - 1;
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
-    int rc = i > 0 ? make_plan(c, row, &plan, err) : 0;
+    struct weft_found found;
+    int rc = i == 0           ? 0
+           : i == c->searched ? weft_run_find(c->config, c->needs, c->find,
+                                              &plan, &found, err)
+                              : make_plan(c, row, &plan, err);
     struct weft_plan *p = i > 0 ? &plan : &own;
     if (!rc)
         rc = simulate(c->config, p, c->options, row, err);
@@ -111,7 +119,7 @@ int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
                      const struct weft_simulate_options *options,
-                     double batch_bytes,
+                     const struct weft_find *find, double batch_bytes,
                      void (*progress)(int32_t done, int32_t of),
                      struct weft_comparison *out, struct weft_err *err)
 {
@@ -120,14 +128,22 @@ int weft_run_compare(const struct weft_config *config,
                           .needs = needs,
                           .own = own,
                           .options = options,
+                          .find = find,
                           .batch_bytes = batch_bytes,
+                          .searched = -1,
                           .row = weft_children_alloc(n, sizeof *c.row)};
     const char *name = "this plan";
-    *out = (struct weft_comparison){.best = -1, .batches = batch_bytes > 0};
+    *out = (struct weft_comparison){
+        .best = -1, .found = -1, .batches = batch_bytes > 0};
     if (!c.row)
         return weft_err_nomem(err, "a comparison", n * sizeof *c.row);
     for (; name; name = weft_strategy_name(out->n - 1, NULL))
         c.row[out->n++].name = name;
+    if (find) {
+        c.searched = out->n;
+        c.row[out->n++].name = "searched plan";
+    }
+    c.n = out->n;
     weft_assert(out->n <= (int32_t) n);
     int rc = weft_children_run(
         &(struct weft_children){.n = out->n,
@@ -139,6 +155,8 @@ int weft_run_compare(const struct weft_config *config,
     memcpy(out->row, c.row, sizeof out->row);
     weft_children_free(c.row, n, sizeof *c.row);
     out->best = find_best(out);
+    if (find && out->row[c.searched].fits)
+        out->found = c.searched;
     return rc;
 }
 
@@ -151,8 +169,9 @@ static bool ran(const struct weft_compared *row)
 
 static double ratio(const struct weft_comparison *c, int32_t i)
 {
+    int32_t to = c->found >= 0 ? c->found : c->best;
     double s = c->row[i].simulated.iteration_s;
-    return c->best < 0 ? 0 : s / c->row[c->best].simulated.iteration_s;
+    return to < 0 ? 0 : s / c->row[to].simulated.iteration_s;
 }
 
 /* The fastest that fits and is slower than the best; -1: none. */
@@ -160,7 +179,8 @@ static int32_t find_next(const struct weft_comparison *c)
 {
     struct weft_comparison others = *c;
     for (int32_t i = 0; i < c->n; i++)
-        if (ratio(c, i) < 1 + 1e-9)
+        if (c->row[i].simulated.iteration_s
+            < c->row[c->best].simulated.iteration_s * (1 + 1e-9))
             others.row[i].fits = false;
     return find_best(&others);
 }

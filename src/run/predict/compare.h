@@ -5,6 +5,7 @@
 
 #include "plan/layout.h"
 #include "run/predict/batch.h"
+#include "run/predict/options.h"
 #include "run/predict/simulate.h"
 
 struct weft_compared {
@@ -17,32 +18,34 @@ struct weft_compared {
     char why[1024]; /* why the run cannot have it; "": it can */
 };
 
-/* The configuration's own plan and all strategies (plan/strategy.h), in this
- * order. */
+/* The configuration's own plan, all strategies (plan/strategy.h) and the plan that
+ * a search finds, if there is one, in this order. */
 struct weft_comparison {
     struct weft_compared row[32];
     int32_t n;
-    int32_t best; /* the fastest that fits; -1: none */
-    bool batches; /* the largest batches are known */
+    int32_t best;  /* the fastest that fits; -1: none */
+    int32_t found; /* the searched plan; -1: there is none that fits */
+    bool batches;  /* the largest batches are known */
 };
 
 /* How many simulations of a job of this size may run at once, each in a process
  * of its own (base/children.h): as many as there are processors and memory. */
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
 
-/* Simulates them on all cores. batch_bytes: of a device, for the largest batch of
+/* Simulates them on all cores. find: a search for the last one, within these
+ * processes, so that nobody is told of its progress; NULL: none. batch_bytes: of a device, for the largest batch of
  * each; 0: these are not wanted. progress (NULL: none) is called with the number
  * of those that are done. Errors: WEFT_ENOMEM; others make a row's `why`. */
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
                      const struct weft_simulate_options *options,
-                     double batch_bytes,
+                     const struct weft_find *find, double batch_bytes,
                      void (*progress)(int32_t done, int32_t of),
                      struct weft_comparison *out, struct weft_err *err);
 
-/* A line per placement: seconds of an iteration and how many times the best's,
- * GiB of the fullest device, seconds of each call; then what is refused.
+/* A line per placement: seconds of an iteration and how many times the searched
+ * plan's, or without one the best's, GiB of the fullest device, seconds of each call; then what is refused.
  * Appended to out. Errors: WEFT_ENOMEM. */
 int weft_compare_text(const struct weft_comparison *c,
                       const struct weft_dataflow *flow,
