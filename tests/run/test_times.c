@@ -244,6 +244,45 @@ static void check_prices(struct weft_pricer *whole, struct weft_pricer *small,
                   && fabs(a[c].state - b[c].state) <= 0));
 }
 
+/* Layouts that are said to have one price have it, to the bit, and some that differ
+ * in micro-batches are. */
+static void check_same(struct weft_pricer *p,
+                       const struct weft_dataflow *flow)
+{
+    static const int32_t micro_batches[] = {0, 1, 2, 4, 8};
+    enum { N = WEFT_COUNT(micro_batches) };
+    struct weft_priced priced[N][WEFT_MAX_CALLS];
+    struct weft_err err;
+    int32_t call = weft_flow_find_call(flow, "critic_train");
+    struct weft_call_plan at[N];
+    int n_same = 0;
+    for (int i = 0; i < N; i++) {
+        at[i] = (struct weft_call_plan){
+            {0, 2, 0, 2}, .dp = 2,   .tp = 1,
+            .pp = 2,      .zero = 1, .micro_batches = micro_batches[i]};
+        memset(&priced[i][call], 0, sizeof priced[i][call]);
+        REQUIRE_OK(weft_pricer_price(p, &at[i], 1u << call, priced[i], &err),
+                   err);
+    }
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < i; k++) {
+            bool same = weft_pricer_same(p, &at[i], &at[k], call);
+            CHECK(same == weft_pricer_same(p, &at[k], &at[i], call));
+            bool equal = memcmp(&priced[i][call], &priced[k][call],
+                                sizeof priced[i][call])
+                      == 0;
+            if (same != equal)
+                printf("%d and %d micro-batches: %s prices, said %s\n",
+                       (int) micro_batches[i], (int) micro_batches[k],
+                       equal ? "equal" : "other", same ? "equal" : "other");
+            CHECK(!same || equal);
+            n_same += same;
+        }
+    CHECK(n_same > 0 && n_same < N * (N - 1) / 2);
+    at[0].zero = 0;
+    CHECK(!weft_pricer_same(p, &at[0], &at[1], call));
+}
+
 /* What layers, steps and nodes less tell of the whole run. */
 static void test_prices(void)
 {
@@ -255,6 +294,7 @@ static void test_prices(void)
         {{{0, 2, 0, 2}, .dp = 2, .tp = 2, .pp = 1, .offload = true}, true},
         {{{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1}, false},
         {{{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, true},
+        {{{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, false},
         {{{0, 2, 0, 2}, .dp = 2, .tp = 1, .pp = 2}, false},
         {{{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2}, false},
         {{{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 1}, true},
@@ -328,9 +368,122 @@ static void test_prices(void)
         check_prices(pricer[0], pricer[1], &needs.flow, &row[i].at,
                      row[i].trains, &most);
     CHECK(most < 0.045);
+    check_same(pricer[1], &needs.flow);
     weft_pricer_free(pricer[0]);
     weft_pricer_free(pricer[1]);
     weft_lengths_release(&longest);
+    weft_config_release(&config);
+    fixture_remove(&f);
+}
+
+/* ---- The least that calls take ------------------------------------------ */
+
+/* Of devices that little but one thing holds up: memory, links of a node, or memory
+ * in norms. */
+enum held_up { BY_MEMORY, BY_LINKS, BY_NORMS };
+static const char slow_yaml[] =
+    "name: slow\n"
+    "kinds:\n"
+    "  - {name: node, nodes: 2, devices: 2, memory_gib: 8,\n"
+    "     tflops: {f32: 10}, memory_gbs: %g, task_us: 0.01, row_bytes: %g,\n"
+    "     inside: {gbs: %g, us: 0.01}, network: {rails: 2, gbs: 500, us: "
+    "0.01}}\n";
+
+/* What a layout takes at least is no more than it takes whole, and a good part of
+ * that where it is made of what is counted. */
+static void check_least(const struct weft_config *config, enum held_up by,
+                        bool gangs)
+{
+    bool links = by == BY_LINKS;
+    static const struct {
+        const char *call;
+        struct weft_call_plan at;
+        bool links;
+    } row[] = {
+        {"actor_train", {{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1}, false},
+        {"actor_train", {{0, 1, 0, 2}, .dp = 2, .tp = 1, .pp = 1}, false},
+        {"critic_train",
+         {{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 1},
+         false},
+        {"critic_train", {{0, 2, 0, 2}, .dp = 2, .tp = 2, .pp = 1}, false},
+        {"actor_train", {{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, false},
+        {"actor_generate", {{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1}, false},
+        {"actor_generate", {{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1}, false},
+        {"actor_generate", {{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, false},
+        {"actor_generate", {{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1}, true},
+        {"actor_generate", {{0, 2, 0, 2}, .dp = 2, .tp = 2, .pp = 1}, true},
+        {"actor_generate", {{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, true},
+    };
+    char yaml[600];
+    struct weft_cluster cluster;
+    struct weft_run_needs needs;
+    struct weft_lengths longest;
+    struct weft_pricer *p;
+    struct weft_err err;
+    snprintf(yaml, sizeof yaml, slow_yaml, links ? 500.0 : 0.5,
+             by == BY_NORMS ? 1e4 : 0.0, links ? 0.05 : 500.0);
+    REQUIRE_OK(weft_cluster_parse(yaml, strlen(yaml), "test", &cluster, &err),
+               err);
+    REQUIRE_OK(weft_run_needs_read(config, 2, 2, 0, &needs, &err), err);
+    REQUIRE_OK(weft_lengths_read("max", &longest, &err), err);
+    const struct weft_simulate_options options = {
+        .cluster = &cluster, .lengths = &longest, .gangs = gangs};
+    REQUIRE_OK(
+        weft_pricer_create(config, &needs.plan, &options, true, &p, &err),
+        err);
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        struct weft_priced priced[WEFT_MAX_CALLS];
+        int32_t call = weft_flow_find_call(&needs.flow, row[i].call);
+        if (row[i].links != links && gangs)
+            continue;
+        REQUIRE_OK(weft_pricer_price(p, &row[i].at, 1u << call, priced, &err),
+                   err);
+        struct weft_least least = weft_pricer_least(p, &row[i].at, call);
+        double s = least.seconds / priced[call].seconds;
+        double busy = least.busy_s / priced[call].busy_s;
+        if (getenv("WEFT_TEST_SHOW"))
+            printf("\n%s dp%d tp%d pp%d: %.3f and %.3f of %.4g s",
+                   row[i].call, row[i].at.dp, row[i].at.tp, row[i].at.pp, s,
+                   busy, priced[call].seconds);
+        /* in training these small models' activations take most */
+        bool trains = weft_flow_trains(&needs.flow, call);
+        double part = by == BY_NORMS ? (trains ? 0.12 : 0.36)
+                                     : (trains ? 0.05 : 0.29);
+        bool apart = config->runtime.place == WEFT_PLACE_DEVICE && gangs;
+        CHECK(s < 1 && (s > part || !apart));
+        CHECK(busy < 1 && (busy > part || !apart));
+    }
+    weft_pricer_free(p);
+    weft_lengths_release(&longest);
+}
+
+static void test_least(void)
+{
+    struct fixture f;
+    struct weft_config config;
+    struct weft_err err;
+    fixture_make(&f);
+    struct weft_init_options deep = fixture_model();
+    deep.layers = 8;
+    deep.hidden = 128;
+    deep.intermediate = 512;
+    fixture_init_model(&f, "deep", &deep);
+    char actor[300], critic[300];
+    snprintf(actor, sizeof actor, "model.actor=%s/deep", f.dir);
+    snprintf(critic, sizeof critic, "model.critic=%s/deep", f.dir);
+    const char *word[] = {actor, critic, "rollout.prompts=32",
+                          "numerics.gradient_groups=16",
+                          "runtime.place=device"};
+    REQUIRE_OK(weft_run_config_read(f.config, (int) WEFT_COUNT(word), word,
+                                    &config, &err),
+               err);
+    for (int gangs = 0; gangs < 2; gangs++) {
+        check_least(&config, BY_MEMORY, gangs);
+        check_least(&config, BY_LINKS, gangs);
+        check_least(&config, BY_NORMS, gangs);
+    }
+    config.runtime.place = WEFT_PLACE_NODE; /* members receive nothing */
+    check_least(&config, BY_LINKS, true);
     weft_config_release(&config);
     fixture_remove(&f);
 }
@@ -449,6 +602,6 @@ static void test_price_of_copies(void)
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
            {"test_times_predicted", test_times_predicted},
-           {"test_prices", test_prices},
+           {"test_prices", test_prices}, {"least", test_least},
            {"test_price_of_copies", test_price_of_copies},
            {"test_prices_shared", test_prices_shared})

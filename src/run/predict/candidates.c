@@ -20,9 +20,9 @@
 static const double NEARLY = 1.05;
 
 enum {
-    PROBES = 2,    /* layouts that fit, of each call and size of mesh */
-    TRIES = 6,     /* that are priced to find these */
-    BATCH = 64,    /* layouts that are priced between two searches */
+    PROBES = 2, /* layouts that fit, of each call and size of mesh */
+    TRIES = 6,  /* that are priced to find these */
+    BATCH = 64, /* layouts that are priced between two searches, at least */
     WALKED = 10000 /* evaluations of such a search */
 };
 
@@ -65,6 +65,19 @@ static bool is_needless(const struct weft_finding *f, int32_t call,
             || (at->offload && !is_large(f, call, at, false)));
 }
 
+/* The price of a layout whose samples are cut alike, as it is one of another
+ * number of micro-batches; NULL: none was priced. Its variant may have been left
+ * out since. */
+static const struct weft_option *known_price(const struct weft_finding *f,
+                                             int32_t call,
+                                             const struct weft_call_plan *at)
+{
+    for (int32_t k = 0; k < f->n_variants[call]; k++)
+        if (weft_pricer_same(f->pricer, &f->variant[call][k].plan, at, call))
+            return &f->variant[call][k];
+    return NULL;
+}
+
 /* Prices a layout, which then is a variant of its call, unless that takes too
  * much memory. */
 static int price(struct weft_finding *f, int32_t call,
@@ -74,6 +87,13 @@ static int price(struct weft_finding *f, int32_t call,
     c->closed = true;
     if (is_needless(f, call, &c->plan))
         return 0;
+    const struct weft_option *known = known_price(f, call, &c->plan);
+    if (known) {
+        struct weft_option o = *known;
+        o.plan = c->plan;
+        c->large = o.held > (double) f->needs->device_bytes;
+        return weft_finding_add(f, call, &o, err);
+    }
     int rc = weft_pricer_price(f->pricer, &c->plan, 1u << call, priced, err);
     f->n_priced += !rc;
     f->n_left_out += rc == WEFT_ENOMEM;
@@ -318,14 +338,18 @@ int weft_candidates_price(struct weft_finding *f, struct weft_err *err)
 {
     bool bounded = weft_candidates_bounded(f);
     double shortest = INFINITY;
+    int32_t batch = BATCH;
     int rc = 0;
     while (!rc && !f->stopped && n_all_open(f) > 0) {
+        double before = shortest;
         if (bounded)
             rc = estimate(f, &shortest, err);
         if (!rc && bounded)
             rc = bound(f, shortest, err);
+        /* a search again is worth more layouts where the last found nothing */
+        batch = shortest < before ? BATCH : 2 * batch;
         if (!rc && n_all_open(f) > 0)
-            rc = price_batch(f, bounded ? BATCH : n_all_open(f), err);
+            rc = price_batch(f, bounded ? batch : n_all_open(f), err);
     }
     return rc;
 }

@@ -78,6 +78,12 @@ struct weft_least weft_pricer_least(const struct weft_pricer *p,
                                     const struct weft_call_plan *at,
                                     int32_t call);
 
+/* Whether two layouts of a call that trains cut its samples alike, so that they
+ * have one price: they differ in the number of micro-batches alone. */
+bool weft_pricer_same(const struct weft_pricer *p,
+                      const struct weft_call_plan *a,
+                      const struct weft_call_plan *b, int32_t call);
+
 /* A whole plan, simulated. Errors: those of weft_run_simulate(). */
 int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
                          struct weft_simulated *out, struct weft_err *err);

@@ -4,17 +4,25 @@
  * tasks, and with nothing to wait for but what is named here.
  *
  *     work       of the stage with most layers: the operations of all samples at
- *                the highest rate that a device reaches, or in generation the
- *                bytes of weights, for each step of each instance, and of KV
- *                caches; and what each task takes for each of its layers
+ *                the highest rate that a device reaches with so many rows, or in
+ *                generation the bytes of weights, for each step of each
+ *                instance, and of KV caches; and what each task takes for each
+ *                of its layers
+ *     updates    in training, for each optimizer step, the bytes of AdamW and of
+ *                adding gradient groups up
  *     pipelines  in training, for each optimizer step, the smallest micro-batch
  *                through all other stages and back
  *     steps      in generation, the longest response's, one after another
- *     exchanges  in each layer, of sums over the members of a tp group
+ *     exchanges  in each layer, of sums over the members of a tp group; in
+ *                generation of as many rows as a step has room for
+ *     norms      in each layer, with residual sums, where they have a price
+ *                (row_bytes), of all rows by every member
  *
- * Embeddings, heads, prompts, and what replicas exchange are left out.
+ * Embeddings, heads but generation's, prompts, and what replicas exchange are left
+ * out.
  */
 #include <math.h>
+#include <string.h>
 
 #include "codelets/work.h"
 #include "job/plan_needs.h"
@@ -44,13 +52,15 @@ static struct weft_price_samples samples_of(const struct weft_pricer *p,
     const struct weft_dataflow *flow = p->needs->flow;
     const struct weft_shape *s = p->needs->shape[flow->call[call].role];
     int32_t field = weft_flow_origin_of_call(flow, call);
-    struct weft_price_samples all = {.least = INT32_MAX};
+    bool generates = weft_config_generates(c);
+    struct weft_price_samples all = {.least = INT32_MAX,
+                                     .alike = p->t->max_prompt == prompt};
     all.n = weft_flow_trains(flow, call)
               ? weft_run_samples(c)
               : weft_run_samples_at(c, flow, field);
     for (int32_t k = 0; k < all.n; k++) {
         int32_t made = 1;
-        if (weft_config_generates(c))
+        if (generates)
             made = weft_lengths_draw(p->options->lengths, c->seed,
                                      p->t->settings.warmup, k,
                                      c->rollout.max_new_tokens);
@@ -62,6 +72,8 @@ static struct weft_price_samples samples_of(const struct weft_pricer *p,
         all.cached += (made - 1.0) * (prompt + made / 2.0);
         all.longest = weft_max32(all.longest, made - 1);
         all.most = weft_max32(all.most, n);
+        all.alike = all.alike
+                 && made == (generates ? c->rollout.max_new_tokens : 1);
         if (n >= all.least)
             continue;
         all.least = n;
@@ -91,25 +103,53 @@ static double greatest(const struct weft_size_table *t)
     return most;
 }
 
-/* Operations of a device in a second, at most. */
+/* The same of sizes up to one. */
+static double greatest_up_to(const struct weft_size_table *t, double size)
+{
+    double most = weft_size_table_at(t, size);
+    for (int32_t i = 0; i < t->n && t->size[i] <= size; i++)
+        most = fmax(most, t->value[i]);
+    return most;
+}
+
+/* Operations of a device in a second, at most, with so many rows at a time. */
 static double flop_rate(const struct weft_node_kind *kind,
-                        const struct weft_shape *s)
+                        const struct weft_shape *s, double rows)
 {
     bool half = s->dtype != WEFT_F32 && kind->flops[WEFT_BF16] > 0;
     return kind->flops[half ? WEFT_BF16 : WEFT_F32]
-         * greatest(&kind->by_rows);
+         * greatest_up_to(&kind->by_rows, rows);
+}
+
+/* Bytes that a device reads or writes in a second, at most. */
+static double byte_rate(const struct weft_node_kind *kind)
+{
+    return fmin(kind->memory_bytes_per_s, kind->node_bytes_per_s > 0
+                                              ? kind->node_bytes_per_s
+                                              : kind->memory_bytes_per_s)
+         * greatest(&kind->by_bytes);
 }
 
 /* Seconds in which a member of a tp group receives the other members' parts of a
- * row's sums, of which a layer has as many. Links between nodes, the only ones
- * where a node has one device, are taken to be no faster than those inside. */
-static double exchange_s(const struct weft_node_kind *kind,
+ * row's sums, of which a layer has as many; members at one place receive nothing.
+ * Links between nodes, the only ones where a node has one device, are taken to be
+ * no faster than those inside. */
+static double exchange_s(const struct weft_pricer *p,
                          const struct weft_shape *s, int32_t tp, int sums)
 {
-    if (kind->inside.bytes_per_s == 0)
+    const struct weft_node_kind *kind = &p->options->cluster->kind[0];
+    if (kind->inside.bytes_per_s == 0
+        || !(p->t->job.place_per_device || p->t->job.n_gpus > 0))
         return 0;
     return (tp - 1) * sums * (double) sizeof(float) * s->hidden
          / kind->inside.bytes_per_s;
+}
+
+/* Seconds of a row in so many passes through a layer's norms and the like. */
+static double norms_s(const struct weft_node_kind *kind,
+                      const struct weft_shape *s, int passes)
+{
+    return passes * s->hidden * kind->row_bytes / byte_rate(kind);
 }
 
 /* Layers of the smallest stage and of the largest. */
@@ -127,17 +167,24 @@ static void stage_sizes(const struct weft_shape *s, int32_t pp,
     }
 }
 
-/* Micro-batches of a replica in a step, and the samples of each, at least. */
+/* Micro-batches of a replica in a step, the samples of each, at least, and its
+ * rows, at most. */
 static double micro_batches(const struct weft_pricer *p,
                             const struct weft_call_plan *at,
                             const struct weft_price_samples *all,
-                            double each_step, double *samples_out)
+                            double each_step, double *samples_out,
+                            double *rows_out)
 {
     const struct weft_config *c = &p->t->config;
     double groups = fmin(c->numerics.gradient_groups, each_step);
     double of_group = floor(each_step / groups);
     double rows = fmax(c->train.micro_batch_tokens, all->most);
+    *rows_out = at->micro_batches > 0 ? ceil(each_step / groups) * all->most
+                                      : rows;
     if (at->micro_batches > 0) {
+        if (all->alike)
+            *rows_out = ceil(ceil(each_step / groups) / at->micro_batches)
+                      * all->most;
         *samples_out = fmax(floor(of_group / at->micro_batches), 1);
         return groups * fmin(at->micro_batches, of_group) / at->dp;
     }
@@ -148,21 +195,43 @@ static double micro_batches(const struct weft_pricer *p,
     return fmax(groups, full) / at->dp;
 }
 
+/* Seconds of a layer, in an optimizer step, of a mean device: AdamW reads a
+ * gradient, reads and writes three numbers and writes the weight, of all of the
+ * device's or, with ZeRO, of its replica's part; the sums of all gradient groups
+ * are added up, wherever. All but weights are f32. */
+static double update_s(const struct weft_node_kind *kind,
+                       const struct weft_call_plan *at,
+                       const struct weft_shape *s, double groups)
+{
+    struct weft_shape none = *s;
+    none.n_layers = 0;
+    double n = (double) (weft_shape_n_params(s) - weft_shape_n_params(&none))
+             / s->n_layers / at->tp;
+    double adamw = 7 * sizeof(float) + (double) weft_dtype_bytes(s->dtype);
+    double add = 3 * sizeof(float) * (groups - 1);
+    return n * (adamw / (at->zero > 0 ? at->dp : 1) + add / at->dp)
+         / byte_rate(kind);
+}
+
 static struct weft_least training(const struct weft_pricer *p,
                                   const struct weft_call_plan *at,
                                   const struct weft_shape *s,
                                   const struct weft_price_samples *all)
 {
     const struct weft_node_kind *kind = &p->options->cluster->kind[0];
-    double rate = flop_rate(kind, s) * at->tp, samples;
-    double steps = p->t->settings.mini_batches;
-    double n = micro_batches(p, at, all, all->n / steps, &samples);
+    double steps = p->t->settings.mini_batches, samples, rows;
+    double n = micro_batches(p, at, all, all->n / steps, &samples, &rows);
+    double rate = flop_rate(kind, s, rows) * at->tp;
+    double groups = fmin(p->t->config.numerics.gradient_groups,
+                         floor(all->n / steps));
+    double step_s = steps * update_s(kind, at, s, groups);
     double passes = at->recompute ? 3 : 2; /* tasks that a layer has */
     double times = 1 + all->backward + (at->recompute ? all->again : 0);
     double epochs = p->t->settings.epochs;
     int32_t least, most;
     stage_sizes(s, at->pp, &least, &most);
-    double row_s = exchange_s(kind, s, at->tp, at->recompute ? 5 : 4);
+    double row_s = exchange_s(p, s, at->tp, at->recompute ? 5 : 4)
+                 + norms_s(kind, s, at->recompute ? 4 : 3);
     double layer_s = (times * all->flop / s->n_layers / rate
                       + all->tokens * row_s)
                        / at->dp
@@ -171,10 +240,12 @@ static struct weft_least training(const struct weft_pricer *p,
                      * (times * all->shortest_flop / s->n_layers / rate
                         + all->least * row_s)
                  + passes * kind->layer_s;
+    /* a stage may update while others still pass micro-batches */
     return (struct weft_least){
         .seconds = epochs
-                 * (most * layer_s + steps * (at->pp - 1) * least * one_s),
-        .busy_s = epochs * layer_s * s->n_layers / at->pp};
+                 * fmax(most * layer_s + steps * (at->pp - 1) * least * one_s,
+                        most * (layer_s + step_s)),
+        .busy_s = epochs * (layer_s + step_s) * s->n_layers / at->pp};
 }
 
 static struct weft_least inference(const struct weft_pricer *p,
@@ -183,10 +254,10 @@ static struct weft_least inference(const struct weft_pricer *p,
                                    const struct weft_price_samples *all)
 {
     const struct weft_node_kind *kind = &p->options->cluster->kind[0];
-    double rate = flop_rate(kind, s) * at->tp;
+    double rate = flop_rate(kind, s, INFINITY) * at->tp;
     int32_t least, most;
     stage_sizes(s, at->pp, &least, &most);
-    double row_s = exchange_s(kind, s, at->tp, 2);
+    double row_s = exchange_s(p, s, at->tp, 2) + norms_s(kind, s, 1);
     double layer_s = (all->flop / s->n_layers / rate + all->tokens * row_s)
                    / at->dp;
     double one_s = all->shortest_flop / s->n_layers / rate
@@ -194,6 +265,14 @@ static struct weft_least inference(const struct weft_pricer *p,
     return (struct weft_least){.seconds = most * layer_s
                                         + (at->pp - 1) * least * one_s,
                                .busy_s = layer_s * s->n_layers / at->pp};
+}
+
+/* Seconds in which a member of the last stage's tp group reads its part of the
+ * head in a step. */
+static double head_s(const struct weft_shape *s, int32_t tp, double rate)
+{
+    return (double) s->vocab * s->hidden * (double) weft_dtype_bytes(s->dtype)
+         / tp / rate;
 }
 
 /* An instance has slots of its own, and there is one for each stage of a
@@ -204,29 +283,66 @@ static struct weft_least generation(const struct weft_pricer *p,
                                     const struct weft_price_samples *all)
 {
     const struct weft_node_kind *kind = &p->options->cluster->kind[0];
+    const struct weft_config *c = &p->t->config;
     double instances = fmin((double) at->dp * at->pp, all->n);
-    double slots = fmin(ceil(all->n / instances), p->t->config.rollout.slots);
-    double rate = fmin(kind->memory_bytes_per_s,
-                       kind->node_bytes_per_s > 0 ? kind->node_bytes_per_s
-                                                  : kind->memory_bytes_per_s)
-                * greatest(&kind->by_bytes);
+    double slots = fmin(ceil(all->n / instances), c->rollout.slots);
+    double room = fmin(floor(all->n / instances), c->rollout.slots)
+                + c->rollout.prefill_tokens;
+    double rate = byte_rate(kind);
     const struct weft_work_rows none = {.n_rows = 1};
     struct weft_range blocks = {0, s->n_blocks};
     /* of a row without keys: weights, and its own keys and values */
     struct weft_work weights = weft_work_steps(s, blocks, 1, false, 1, &none);
-    double step_s = weights.bytes / at->tp / rate + kind->layer_s;
     double kv = 2.0 * (double) weft_dtype_bytes(s->dtype)
               * (double) weft_block_sums(s, blocks).kv;
-    double row_s = exchange_s(kind, s, at->tp, 2);
-    double layer_s = (all->decoded / slots * step_s
-                      + all->cached * kv / at->tp / rate
-                      + all->decoded * row_s)
-                   / at->dp;
-    int32_t least, most;
+    double step_s = weights.bytes / at->tp / rate + kind->layer_s
+                  + room * exchange_s(p, s, at->tp, 2);
+    double steps = all->decoded / slots / at->dp; /* of a replica */
+    double layer_s = steps * step_s
+                   + (all->cached * kv / at->tp / rate
+                      + all->decoded * norms_s(kind, s, 1))
+                         / at->dp;
+    double head = head_s(s, at->tp, rate);
+    int32_t first[WEFT_MAX_STAGES + 1], least, most;
     stage_sizes(s, at->pp, &least, &most);
+    weft_plan_stages(s, at->pp, first);
+    int32_t last = first[at->pp] - first[at->pp - 1];
     return (struct weft_least){
-        .seconds = fmax(most * layer_s, all->longest * s->n_layers * step_s),
-        .busy_s = layer_s * s->n_layers / at->pp};
+        .seconds = fmax(fmax(most * layer_s, last * layer_s + steps * head),
+                        all->longest * (s->n_layers * step_s + head)),
+        .busy_s = (layer_s * s->n_layers + steps * head) / at->pp};
+}
+
+/* Where all samples are alike, as many micro-batches as tokens ask for may be as
+ * many as are given. */
+bool weft_pricer_same(const struct weft_pricer *p,
+                      const struct weft_call_plan *a,
+                      const struct weft_call_plan *b, int32_t call)
+{
+    const struct weft_config *c = &p->t->config;
+    const struct weft_price_samples *all = &p->samples[call];
+    int32_t steps = p->t->settings.mini_batches;
+    int32_t groups = c->numerics.gradient_groups;
+    if (memcmp(&a->mesh, &b->mesh, sizeof a->mesh) != 0 || a->dp != b->dp
+        || a->tp != b->tp || a->pp != b->pp || a->zero != b->zero
+        || a->recompute != b->recompute || a->offload != b->offload)
+        return false;
+    if (a->micro_batches == b->micro_batches)
+        return true;
+    if (!weft_flow_trains(p->needs->flow, call) || !all->alike || p->whole
+        || weft_run_unit(c) != 1 || all->n % (steps * groups) != 0
+        || groups % a->dp != 0)
+        return false;
+    int32_t of_group = all->n / steps / groups, cut[2];
+    int32_t fit = weft_max32(c->train.micro_batch_tokens / all->most, 1);
+    fit = weft_min32(fit, of_group);
+    for (int k = 0; k < 2; k++) {
+        int32_t n = (k ? b : a)->micro_batches;
+        cut[k] = weft_min32(n > 0 ? n : of_group / fit, of_group);
+        if (of_group % (n > 0 ? cut[k] : fit) != 0)
+            return false;
+    }
+    return cut[0] == cut[1];
 }
 
 struct weft_least weft_pricer_least(const struct weft_pricer *p,

@@ -407,7 +407,8 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
     }
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         out->came[k] /= out->seconds;
-    set_least(p, at, call, shortest_s, out);
+    if (!p->whole)
+        set_least(p, at, call, shortest_s, out);
     out->weights = positive(out->weights);
     out->state = positive(out->state);
     out->active = positive(out->active);

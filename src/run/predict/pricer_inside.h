@@ -16,6 +16,7 @@ struct weft_price_samples {
     double decoded, cached; /* tokens; keys that they read from caches */
     int32_t least, most;    /* tokens of a sample */
     int32_t longest;        /* decoded of a sample, at most */
+    bool alike;             /* all have as many tokens as there can be */
 };
 
 struct weft_pricer {
