@@ -131,8 +131,12 @@ static int make(const struct weft_cli_planned *o, struct weft_config *config,
                 struct weft_err *err)
 {
     int32_t devices, gpus;
-    weft_free(config->plan); /* the command makes a new plan */
-    config->plan = NULL;
+    /* the command makes a new plan; what layout says with plan: auto is for a
+     * search */
+    if (o->from || !weft_config_plans(config)) {
+        weft_free(config->plan);
+        config->plan = NULL;
+    }
     if (o->from) {
         weft_free(config->layout);
         config->layout = weft_strdup(o->from + layout_length(o->from));

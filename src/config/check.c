@@ -147,7 +147,7 @@ static int check_plan(const struct check *k)
         return wrong(k, "plan_again.every",
                      "'plan_again.every' has no meaning where nothing is "
                      "generated, as lengths do not change: leave it out");
-    if (k->c->plan && k->c->layout)
+    if (k->c->plan && k->c->layout && !weft_config_plans(k->c))
         return wrong(k, "layout",
                      "'layout' and 'plan' exclude each other: the plan's "
                      "file has a layout for each call");

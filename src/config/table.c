@@ -126,7 +126,8 @@ static const struct weft_config_key last[] = {
     KEY_STRING(
         "layout", layout, NULL, 0,
         "of all calls, like dp2tp2pp1,zero=1, or a name of weft plan's "
-        "--from; else data parallel"),
+        "--from; else data parallel. plan: auto: what the search may not "
+        "change, like zero=1 or CALL:tp1"),
     KEY_BOOL("trace", trace, "false", 0, "write StarPU's trace and our own"),
     KEY_INT("trace_iterations", trace_iterations, "3", 1, INT32_MAX, 0,
             "iterations that StarPU's trace holds, the first of this start"),

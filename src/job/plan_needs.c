@@ -191,14 +191,16 @@ int weft_run_plan(const struct weft_config *config,
                   struct weft_err *err)
 {
     struct weft_plan plan = {0};
-    bool file = config->plan && !weft_config_plans(config);
+    bool searched = weft_config_plans(config); /* layout is for the search */
+    const char *layout = searched ? NULL : config->layout;
+    bool file = config->plan && !searched;
     int rc = 0;
     if (file)
         rc = weft_plan_read(config->plan, needs->flow, &plan, err);
-    else if (config->layout && weft_strategy_is(config->layout))
-        rc = weft_plan_strategy(config->layout, needs, &plan, err);
-    else if (config->layout)
-        rc = weft_plan_uniform(config->layout, needs, &plan, err);
+    else if (layout && weft_strategy_is(layout))
+        rc = weft_plan_strategy(layout, needs, &plan, err);
+    else if (layout)
+        rc = weft_plan_uniform(layout, needs, &plan, err);
     else
         weft_plan_default(needs, &plan);
     if (rc)

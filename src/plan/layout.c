@@ -101,14 +101,6 @@ static int parse_degrees(const char *layout, const char **at,
         *degree[k] = (int32_t) v;
         *at = p;
     }
-    if (*at == layout)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "layout '%.100s' begins with no degree; it must "
-                            "be like dp2tp2pp1",
-                            layout);
-    for (int k = 0; k < 3; k++)
-        if (*degree[k] == 0)
-            *degree[k] = 1;
     return 0;
 }
 
@@ -126,15 +118,15 @@ static bool parse_shares(const char *at, size_t n, struct weft_shares *out)
     return out->n > 0;
 }
 
-/* ",zero=1,recompute", to the end. */
+/* ",zero=1,recompute", or without the first comma, to the end. */
 static int parse_options(const char *layout, const char *at,
                          struct weft_call_plan *out, bool *state_out,
                          struct weft_err *err)
 {
     *state_out = false;
     for (const char *word; *at; at = word + strcspn(word, ",")) {
-        size_t n = strcspn(at + 1, ",");
-        word = at + 1;
+        word = *at == ',' ? at + 1 : at;
+        size_t n = strcspn(word, ",");
         const char *value = memchr(word, '=', n);
         size_t len = value ? (size_t) (value - word) : n;
         int64_t v = value ? (value++, number(&value)) : -1;
@@ -163,6 +155,23 @@ static int parse_options(const char *layout, const char *at,
     return 0;
 }
 
+/* Whether a degree comes, right or wrong, and not an option. */
+static bool begins_with_degree(const char *layout)
+{
+    return strcspn(layout, "=") >= strcspn(layout, ",") && layout[0]
+        && layout[1] == 'p';
+}
+
+int weft_plan_layout_text(const char *layout, struct weft_call_plan *said,
+                          bool *state_out, struct weft_err *err)
+{
+    const char *at = layout;
+    int rc = begins_with_degree(layout)
+               ? parse_degrees(layout, &at, said, err)
+               : 0;
+    return rc ? rc : parse_options(layout, at, said, state_out, err);
+}
+
 static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
                      struct weft_call_plan *c, struct weft_err *err)
 {
@@ -188,8 +197,16 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
     const char *at = layout;
     bool state = false;
     int rc = parse_degrees(layout, &at, &all, err);
+    if (!rc && at == layout)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "layout '%.100s' begins with no degree; it must "
+                          "be like dp2tp2pp1",
+                          layout);
     if (!rc)
         rc = parse_options(layout, at, &all, &state, err);
+    all.dp = weft_max32(all.dp, 1);
+    all.tp = weft_max32(all.tp, 1);
+    all.pp = weft_max32(all.pp, 1);
     if (!rc)
         rc = find_mesh(layout, needs, &all, err);
     if (rc)

@@ -197,6 +197,11 @@ void weft_plan_default(const struct weft_plan_needs *needs,
  * The mesh begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
+/* What such a text says, of which any part may be missing: sets the degrees and
+ * options that are there, and whether optimizer states are offloaded. Errors: as
+ * weft_plan_uniform(). */
+int weft_plan_layout_text(const char *layout, struct weft_call_plan *said,
+                          bool *state_out, struct weft_err *err);
 
 /* Every call of the graph that has a model: the plan's cluster is the run's,
  * the mesh is a mesh of one kind of device and inside of it, a model's calls

@@ -53,6 +53,7 @@ plan_sources = \
 	%D%/search/search.h %D%/search/value.c \
 	%D%/stages.c \
 	%D%/divide.c %D%/divide.h \
+	%D%/fixed.c %D%/fixed.h \
 	%D%/strategy.c %D%/strategy.h \
 	%D%/task.c %D%/task.h
 

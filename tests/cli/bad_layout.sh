@@ -67,9 +67,22 @@ refused "'micro_batches=-1'" -- layout=dp2,micro_batches=-1
 refused "exclude each other" -- layout=dp2 plan=plan.json
 refused "runtime.devices" -- layout=dp2 runtime.devices=65
 refused "'plan: auto' needs" "weft profile" "costs: costs.json" -- plan=auto
-refused "exclude each other" -- layout=dp2 plan=auto
+refused "'plan: auto' needs" -- layout=dp2 plan=auto
 refused "nothing.json" -- plan=auto costs=nothing.json
 refused "nothing.yaml" -- plan=auto cluster=nothing.yaml
+# With plan: auto a layout says what the search may not change.
+auto="plan=auto cluster=$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml
+    runtime.devices=2"
+# shellcheck disable=SC2086
+{
+    refused "layout 'tp0': 'tp0' must be" -- $auto layout=tp0
+    refused "'verl' is a whole plan" "leave out plan: auto" -- $auto layout=verl
+    refused "shares are not for plan: auto" -- $auto layout=shares=2:1
+    refused "'train' is no call of the run" "weft plan --graph" -- $auto \
+        layout=train:tp2
+    refused "'tp2 actor_train:dp4'" "actor_train has no such layout" \
+        "1 nodes of 2 devices" -- $auto "layout=tp2 actor_train:dp4"
+}
 
 # ---- plan -----------------------------------------------------------------
 "$weft" plan "$quick/ppo.yaml" --devices 8 --from layout=dp2tp2pp2 \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run with plan: auto whose responses are shorter than they may be goes on by
 # another plan: on one rank, on two, when it is resumed, when it was killed, and
-# with staleness. The checkpoint has the bits of one device.
+# with staleness. And on nodes of two kinds, with shares. The checkpoint has the bits
+# of one device.
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
 quick=$WEFT_SRCDIR/examples/quickstart
@@ -16,7 +17,7 @@ train()
     on_ranks "$n" "$weft" train -q "$quick/ppo.yaml" "run_dir=$run" \
         iterations=6 rollout.prompts=16 rollout.max_new_tokens=50 \
         rollout.lengths=lengths.txt numerics.gradient_groups=4 \
-        runtime.place=device "$@" >log 2>&1
+        runtime.place=device "$reward" "$@" >log 2>&1
 }
 
 same() # RUN [ONE]
@@ -47,9 +48,13 @@ cluster() # NODES DEVICES
         >cluster.yaml
 }
 
+reward="reward=[{type: length, target: 20, method: around}]"
 printf '%s\n' 1 2 2 2 2 2 2 2 >lengths.txt
 again="plan=auto cluster=cluster.yaml plan_again.every=2"
 train 1 one runtime.devices=1 || complain "one device: $?"
+moments=one/checkpoints/iteration-000006/optimizer/actor/exp_avg
+cmp -s $moments.safetensors ${moments}_sq.safetensors &&
+    complain "one learns nothing" # both are zeros
 
 cluster 1 4
 # shellcheck disable=SC2086
@@ -95,7 +100,7 @@ grep -q 'generated with the newest weights' log && complain "stale is not stale"
 "$weft" train -q "$quick/ppo.yaml" run_dir=killed iterations=6 \
     rollout.prompts=16 rollout.max_new_tokens=50 rollout.lengths=lengths.txt \
     numerics.gradient_groups=4 runtime.place=device runtime.devices=4 $again \
-    rollout.staleness=1 checkpoint.every=1 >log 2>&1 &
+    "$reward" rollout.staleness=1 checkpoint.every=1 >log 2>&1 &
 killed=$!
 until [ -e killed/plans/iteration-000002.json ] || ! kill -0 $killed; do
     sleep 0.1
@@ -120,10 +125,19 @@ train 2 ranks-stale runtime.devices=2 $again rollout.staleness=1 ||
     complain "2 ranks, staleness: $?"
 same ranks-stale one-stale
 replanned ranks-stale 1
-# shellcheck disable=SC2086
-train 2 ranks runtime.devices=2 $again || complain "2 ranks: $?"
+
+# Nodes of two kinds, on all of which the search may not change that calls are.
+kind='nodes: 1, devices: 2, memory_gib: 1, memory_gbs: 0.1, task_us: 50, inside:
+    {gbs: 1, us: 1}, network: {rails: 1, gbs: 1, us: 1}, tflops:'
+printf '%s\n' 'name: two' "kinds: [{name: fast, $kind {f32: 0.1}}," \
+    "{name: slow, $kind {f32: 0.05}}]" >cluster.yaml
+train 2 ranks runtime.devices=2 plan=auto cluster=cluster.yaml layout=dp4 ||
+    complain "2 ranks of two kinds: $?"
 same ranks
-replanned ranks 1
+n=$(grep -c '"dp": 4, .*"shares": \[2, 2, 1, 1\]' ranks/plan.json)
+[ "$n" = 2 ] || complain "$n calls infer with shares, not 2"
+n=$(grep -c '"dp": 4' ranks/plan.json)
+[ "$n" = 5 ] || complain "$n calls have dp4, not 5"
 
 for words in plan_again.every=2 "$again plan_again.gain=2"; do
     # shellcheck disable=SC2086

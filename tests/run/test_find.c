@@ -298,6 +298,116 @@ static void test_left_out(void)
     close_finding(&f);
 }
 
+/* ---- What is fixed ------------------------------------------------------- */
+
+static bool zero_one(const struct weft_flow_call *c,
+                     const struct weft_call_plan *p)
+{
+    return c->kind != WEFT_TRAIN || p->zero == 1;
+}
+
+static bool tp_two(const struct weft_flow_call *c,
+                   const struct weft_call_plan *p)
+{
+    return c->kind != WEFT_GENERATE || (p->tp == 2 && p->dp == 2);
+}
+
+static bool in_stages(const struct weft_flow_call *c,
+                      const struct weft_call_plan *p)
+{
+    return p->pp == 2 && (c->kind == WEFT_GENERATE || p->micro_batches == 2);
+}
+
+/* The actor's on the first two, the critic's, which take most, on the last, the
+ * reference's on all. */
+static bool halves(const struct weft_flow_call *c,
+                   const struct weft_call_plan *p)
+{
+    int device = strncmp(c->name, "actor", 5) == 0  ? 0
+               : strncmp(c->name, "critic", 6) == 0 ? 2
+                                                    : -1;
+    return device < 0 ? p->mesh.n_devices == 4
+                      : p->mesh.device == device && p->mesh.n_devices == 2;
+}
+
+/* Branch and bound, without a walk that would find it, has the best choice. */
+static void check_search(const struct weft_search_problem *p)
+{
+    const struct weft_search_how how = {
+        .seed = 1, .evaluations = 1, .branches = 1000000};
+    struct weft_search *s;
+    struct weft_search_result r;
+    double best = shortest(p);
+    REQUIRE_OK(weft_search_create(p, &s, &err), err);
+    REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+    CHECK(r.fits && fabs(r.value.period - best) <= WEFT_SEARCH_NEAR * best);
+    CHECK(r.bound <= best * (1 + 1e-9));
+    weft_search_free(s);
+}
+
+static int32_t count(const struct weft_search_call *call,
+                     const struct weft_call_plan *plan)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < call->n_options; k++)
+        n += memcmp(&call->option[k].plan, plan, sizeof *plan) == 0;
+    return n;
+}
+
+/* The options of a search for which something is fixed are those of a free one that
+ * are so. */
+static void check_fixed(const char *layout, bool searches,
+                        bool (*is)(const struct weft_flow_call *c,
+                                   const struct weft_call_plan *p))
+{
+    const char *free_word[] = {"train.intra_stage_fusion=true", "plan=auto",
+                               "rollout.prompts=8", NULL};
+    const char *word[] = {free_word[0], free_word[1], free_word[2], layout,
+                          NULL};
+    struct finding f[2];
+    struct weft_finding at[2];
+    struct weft_search_problem p[2];
+    for (int k = 0; k < 2; k++) {
+        int64_t n = 0;
+        open_finding(&f[k], deep_critic, 4, k ? word : free_word);
+        REQUIRE_OK(weft_finding_open(&f[k].config, &f[k].needs.plan,
+                                     &f[k].find, &at[k], &err),
+                   err);
+        REQUIRE_OK(weft_finding_place(&at[k], &p[k], &n, &err), err);
+    }
+    for (int32_t i = 0; i < p[0].n_calls; i++) {
+        const struct weft_search_call *all = &p[0].call[i];
+        const struct weft_search_call *some = &p[1].call[i];
+        const struct weft_flow_call *c =
+            &f[0].needs.flow.call[at[0].call_of[i]];
+        int32_t n = 0;
+        for (int32_t k = 0; k < all->n_options; k++) {
+            int32_t found = count(some, &all->option[k].plan);
+            CHECK_INT(found, is(c, &all->option[k].plan));
+            n += found;
+        }
+        CHECK(n > 0);
+        for (int32_t j = 0; j < some->n_options; j++) {
+            CHECK(is(c, &some->option[j].plan));
+            CHECK_INT(count(some, &some->option[j].plan), 1);
+        }
+    }
+    if (searches)
+        check_search(&p[1]);
+    for (int k = 0; k < 2; k++) {
+        weft_finding_close(&at[k]);
+        close_finding(&f[k]);
+    }
+}
+
+static void test_fixed(void)
+{
+    check_fixed("layout=zero=1", false, zero_one);
+    check_fixed("layout=actor_generate:dp2tp2", false, tp_two);
+    check_fixed("layout=pp2,micro_batches=2", true, in_stages);
+    check_fixed("layout=ratio=actor:0.5,critic:0.5", true, halves);
+}
+
 /* ---- What is found ------------------------------------------------------ */
 
 static void find(const char *config, int32_t n_devices,
@@ -576,6 +686,6 @@ static void test_remove(void)
 
 WEFT_TESTS("run/find", {"make", test_make}, {"every_plan", test_every_plan},
            {"pairs", test_pairs}, {"left_out", test_left_out},
-           {"wins", test_wins}, {"moves", test_moves},
+           {"fixed", test_fixed}, {"wins", test_wins}, {"moves", test_moves},
            {"memory", test_memory}, {"asked", test_asked},
            {"bits", test_bits}, {"remove", test_remove})

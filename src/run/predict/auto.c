@@ -7,19 +7,32 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "plan/fixed.h"
 #include "run/common.h"
 #include "run/plans.h"
 #include "run/predict/known.h"
 
-/* Whether a file has a plan for the job. */
+/* Sets what is known of the devices. */
+static void know(struct weft_plan_needs *needs,
+                 const struct weft_cluster *cluster)
+{
+    if (needs->device_bytes == 0)
+        needs->device_bytes = (int64_t) weft_cluster_device_bytes(cluster);
+    if (cluster->n_kinds > 1)
+        needs->cluster = cluster;
+}
+
+/* Whether a file has a plan for the job, which is as the configuration asks
+ * for. */
 static bool read_plan(const char *path, const struct weft_plan_needs *needs,
-                      struct weft_plan *out)
+                      const struct weft_fixed *fixed, struct weft_plan *out)
 {
     struct weft_err ignored;
     if (!weft_file_exists(path)
         || weft_plan_read(path, needs->flow, out, &ignored) != 0)
         return false;
-    if (weft_plan_check(out, needs, &ignored) == 0)
+    if (weft_plan_check(out, needs, &ignored) == 0
+        && weft_fixed_holds(fixed, out))
         return true;
     weft_plan_release(out);
     *out = (struct weft_plan){0};
@@ -28,7 +41,8 @@ static bool read_plan(const char *path, const struct weft_plan_needs *needs,
 
 /* The plan that the run had, if it is still one for the job. */
 static bool keep(const struct weft_trainer *t,
-                 const struct weft_plan_needs *needs, struct weft_plan *out)
+                 const struct weft_plan_needs *needs,
+                 const struct weft_fixed *fixed, struct weft_plan *out)
 {
     char path[4096], *last = NULL;
     struct weft_err ignored;
@@ -36,8 +50,8 @@ static bool keep(const struct weft_trainer *t,
         return false;
     snprintf(path, sizeof path, "%s/plan.json", t->config.run_dir);
     (void) weft_plans_last(t->config.run_dir, t->iteration, &last, &ignored);
-    bool has = (last && read_plan(last, needs, out))
-            || read_plan(path, needs, out);
+    bool has = (last && read_plan(last, needs, fixed, out))
+            || read_plan(path, needs, fixed, out);
     weft_free(last);
     return has;
 }
@@ -52,9 +66,7 @@ int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
     const struct weft_find find = {.simulate = &simulate, .how = *how};
     if (lengths)
         simulate.lengths = lengths;
-    if (needs->device_bytes == 0)
-        needs->device_bytes = (int64_t) weft_cluster_device_bytes(
-            simulate.cluster);
+    know(needs, simulate.cluster);
     int rc = weft_run_find(&t->config, needs, &find, out, found_out, err);
     weft_free(out->memory); /* the run predicts it */
     out->memory = NULL;
@@ -103,13 +115,24 @@ int weft_auto_share(const struct weft_trainer *t, struct weft_plan *plan,
     return weft_world_agree(rc, err);
 }
 
+/* On rank 0. */
+static int keep_or_find(struct weft_trainer *t, struct weft_plan_needs *needs,
+                        struct weft_plan *out, struct weft_err *err)
+{
+    struct weft_fixed fixed;
+    int rc = weft_fixed_read(t->config.layout, needs, &fixed, err);
+    if (rc)
+        return rc;
+    if (t->known)
+        know(needs, weft_known_options(t->known, &t->job).cluster);
+    return keep(t, needs, &fixed, out) ? 0 : find(t, needs, out, err);
+}
+
 int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
                    struct weft_plan *out, struct weft_err *err)
 {
-    int rc = 0;
     *out = (struct weft_plan){0};
-    if (weft_world_rank() == 0 && !keep(t, needs, out))
-        rc = find(t, needs, out, err);
+    int rc = weft_world_rank() == 0 ? keep_or_find(t, needs, out, err) : 0;
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)
         rc = weft_auto_share(t, out, err);

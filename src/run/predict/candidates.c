@@ -26,14 +26,27 @@ enum {
     WALKED = 10000 /* evaluations of such a search */
 };
 
+static bool is_listed(const struct weft_candidates *list,
+                      const struct weft_call_plan *plan)
+{
+    for (int32_t k = 0; k < list->n; k++)
+        if (memcmp(&list->at[k].plan, plan, sizeof *plan) == 0)
+            return true;
+    return false;
+}
+
 int weft_candidate_add(struct weft_finding *f, int32_t call,
                        const struct weft_call_plan *at, struct weft_err *err)
 {
     struct weft_candidates *list = &f->candidates[call];
+    struct weft_call_plan fixed = *at;
+    if (!weft_fixed_apply(&f->fixed, call, &fixed)
+        || (f->fixed.any && is_listed(list, &fixed)))
+        return 0;
     if (!weft_finding_grow(&list->at, list->n, &list->room, sizeof *list->at))
         return weft_err_nomem(err, "layouts", sizeof *list->at);
     list->at[list->n++] = (struct weft_candidate){
-        .plan = *at, .least = weft_pricer_least(f->pricer, at, call)};
+        .plan = fixed, .least = weft_pricer_least(f->pricer, &fixed, call)};
     return 0;
 }
 
@@ -62,7 +75,8 @@ static bool is_needless(const struct weft_finding *f, int32_t call,
 {
     return weft_flow_trains(f->needs->flow, call)
         && (is_large(f, call, at, at->offload)
-            || (at->offload && !is_large(f, call, at, false)));
+            || (at->offload && !f->fixed.call[call].offload
+                && !is_large(f, call, at, false)));
 }
 
 /* The price of a layout whose samples are cut alike, as it is one of another

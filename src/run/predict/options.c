@@ -228,6 +228,20 @@ static int list_all(struct weft_finding *f, bool saving, struct weft_err *err)
     return rc;
 }
 
+/* Each call has a layout of those that the configuration allows. */
+static int check_listed(const struct weft_finding *f, struct weft_err *err)
+{
+    const struct weft_dataflow *flow = f->needs->flow;
+    for (int32_t c = 1; c < flow->n_calls && f->fixed.any; c++)
+        if (weft_flow_placed(flow, c) && f->candidates[c].n == 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "layout '%.100s': %s has no such layout on "
+                                "%d nodes of %d devices",
+                                f->config->layout, flow->call[c].name,
+                                f->needs->n_nodes, f->n_devices);
+    return 0;
+}
+
 /* Whether memory can ever count: what all calls together hold and need, each in
  * the layout that takes most, exceeds a device. */
 static bool memory_counts(const struct weft_finding *f)
@@ -250,6 +264,8 @@ static bool memory_counts(const struct weft_finding *f)
 static int price_all(struct weft_finding *f, struct weft_err *err)
 {
     int rc = list_all(f, false, err);
+    if (!rc)
+        rc = check_listed(f, err);
     if (!rc && weft_candidates_bounded(f))
         rc = weft_candidates_probe(f, err);
     bool saving = !rc && memory_counts(f);
@@ -265,11 +281,20 @@ static int price_all(struct weft_finding *f, struct weft_err *err)
 
 /* ---- Places ------------------------------------------------------------- */
 
+/* Whether a call, 0: both that train, may be on a mesh. */
+static bool allows(const struct weft_finding *f, int32_t call,
+                   const struct weft_mesh *mesh)
+{
+    return call > 0 ? weft_fixed_allows(&f->fixed, call, mesh)
+                    : weft_fixed_allows(&f->fixed, f->fused[0], mesh)
+                          && weft_fixed_allows(&f->fixed, f->fused[1], mesh);
+}
+
 static int place_at(struct weft_finding *f, int32_t call,
                     const struct weft_option *at, int32_t n,
                     const struct weft_mesh *mesh, struct weft_err *err)
 {
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n && allows(f, call, mesh); i++) {
         if (!weft_finding_grow(&f->option[call], f->n_options[call],
                                &f->option_room[call], sizeof **f->option))
             return weft_err_nomem(err, "options", sizeof **f->option);
@@ -379,7 +404,7 @@ void weft_finding_set_problem(struct weft_finding *f,
         .n_devices = f->n_devices,
         .device_bytes = (double) f->needs->device_bytes,
         .left_out_s = f->left_out_s,
-        .alike = f->find->simulate->cluster->n_kinds == 1,
+        .alike = f->find->simulate->cluster->n_kinds == 1 && !f->fixed.meshes,
         .move = move_s,
         .ctx = f};
     for (int32_t c = 1; c < flow->n_calls; c++) {
@@ -470,7 +495,11 @@ int weft_finding_open(const struct weft_config *config,
     weft_settings_of(config, &settings);
     f->mini_batches = settings.mini_batches;
     f->steps = settings.mini_batches * settings.epochs;
-    int rc = weft_pricer_create(config, needs, find->simulate, false,
+    int rc = weft_fixed_read(weft_config_plans(config) ? config->layout
+                                                       : NULL,
+                             needs, &f->fixed, err);
+    if (!rc)
+        rc = weft_pricer_create(config, needs, find->simulate, false,
                                 &f->pricer, err);
     if (!rc)
         rc = try_all(f, err);

@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_PREDICT_OPTIONS_INSIDE_H
 #define WEFT_RUN_PREDICT_OPTIONS_INSIDE_H
 
+#include "plan/fixed.h"
 #include "run/predict/options.h"
 #include "run/predict/price.h"
 
@@ -30,6 +31,7 @@ struct weft_finding {
     const struct weft_plan_needs *needs;
     const struct weft_find *find;
     struct weft_pricer *pricer;
+    struct weft_fixed fixed; /* what the configuration says of layouts */
     int32_t mini_batches;
     int32_t steps;                /* of the optimizer, in an iteration */
     int32_t n_devices;            /* of a node, of those that are used */
