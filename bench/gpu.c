@@ -358,10 +358,12 @@ static void capture_decode(struct model *m)
                                (size_t) m->batch.n_runs * sizeof *m->run);
     run_decode(m);
     size_t before = free_bytes();
-    m->stream = weft_k_capture_cuda();
+    struct weft_k_capture capture;
+    weft_k_capture_cuda(false, &capture);
     must(cudaPeekAtLastError(), "a capture");
+    m->stream = capture.stream;
     run_decode(m);
-    m->graph = weft_k_captured_cuda(m->stream, INT64_MAX, &m->n_nodes);
+    m->graph = weft_k_captured_cuda(&capture, INT64_MAX, &m->n_nodes);
     must(cudaPeekAtLastError(), "a graph");
     m->stream = NULL;
     run_graph(m);

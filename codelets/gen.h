@@ -165,13 +165,19 @@ void weft_gen_key_rows(const struct weft_gen_view *view,
 
 /* How many rows the graph of a step of n rows has. */
 int32_t weft_gen_graph_rows(int32_t n, int32_t n_slots);
-/* A decode step that can be put on a stream as one: all zero when the last one
+/* Decode steps that can be put on a stream as one: all zero when the last ones
  * of so many rows (weft_gen_graph_rows()) had another key. */
 struct weft_gen_graph {
     uint64_t key;
     bool has_run;  /* by itself: nothing is chosen or loaded any more */
     bool is_large; /* larger than its memory: it stays without */
+    bool is_loop;  /* of a run of steps; otherwise of one */
     struct CUgraphExec_st *graph;
+};
+struct weft_gen_graphs {
+    bool has_no_loops; /* CUDA made none */
+    int32_t n;
+    struct weft_gen_graph of[]; /* (n) */
 };
 struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
                                          int32_t n_rows, uint64_t key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A chunk of decode steps at a GPU's place. The host plans one step after the
- * other and puts it on the stream, where each takes the tokens that the one
- * before has drawn; it waits once, at the end, and then ends texts.
+ * A chunk of decode steps at a GPU's place. The host plans the steps and puts
+ * them on the stream, where each takes the tokens that the one before has drawn;
+ * it waits once, at the end, and then ends texts.
  *
  * Until then it takes it that no text ends before its limit. The GPU sees which
  * tokens are ends (kern/ends.h): a row of a text that has ended stays in its
@@ -12,9 +12,11 @@
  * and where, is what it is on a CPU device. Where pages may not suffice for a
  * step, it waits before it plans it, and knows who has ended.
  *
- * A step in which every text has one row is one launch: a CUDA graph of as many
- * rows, or a few more that are no text's. Everything in it has a fixed address;
- * what differs from step to step is copied to and from there.
+ * Steps that follow one another in which every text has one row are one launch:
+ * a CUDA graph that is a loop, of as many rows as the first one has, or a few
+ * more that are no text's. Everything in it has a fixed address; what differs
+ * from step to step is copied there and from there, by a number of the step that
+ * the GPU counts on.
  */
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -37,13 +39,16 @@ struct chunk {
     size_t step_bytes, keys_at;
     uint64_t key;  /* of what graphs depend on */
     int32_t first; /* of the steps that have not been settled */
+    int32_t put;   /* the first that is planned and not on the stream yet */
     bool has_failed;
+    uint64_t again; /* of the loop that is captured, or 0 */
     /* on the GPU */
+    struct weft_k_steps *steps;
     struct weft_batch
-        *batch;         /* a copy of the present step's, with the keys */
-    float *x, *logits;  /* (rows, H), (n_slots, V) */
-    int32_t *token_out; /* (n_slots) */
-    float *logp_out;
+        *batch;        /* a copy of the present step's, with the keys */
+    float *x, *logits; /* (rows, H), (n_slots, V) */
+    int32_t *token_out, *tokens; /* (n_slots); of all: (n_steps, n_slots) */
+    float *logp_out, *logps;
     void *sampling, *scratch;
 };
 
@@ -86,7 +91,7 @@ size_t weft_gen_steps_bytes(const struct weft_gen_args *gen, int32_t n_slots,
 
 /* Bytes of what lies on the GPU. */
 struct sizes {
-    size_t batch, x, logits, drawn, sampling, scratch;
+    size_t steps, batch, x, logits, drawn, all_drawn, sampling, scratch;
 };
 
 static struct sizes sizes_of(const struct weft_shape *shape,
@@ -100,10 +105,12 @@ static struct sizes sizes_of(const struct weft_shape *shape,
                                  .n_targets = n_slots};
     size_t rows = (size_t) pass.n_rows, n = (size_t) n_slots;
     return (struct sizes){
+        .steps = aligned(sizeof(struct weft_k_steps)),
         .batch = step_bytes(gen, n_slots, max_total),
         .x = aligned(rows * (size_t) shape->hidden * sizeof(float)),
         .logits = aligned(n * (size_t) shape->vocab * sizeof(float)),
         .drawn = drawn_bytes(n_slots),
+        .all_drawn = drawn_bytes(gen->n_steps * n_slots),
         .sampling = aligned(weft_gen_draw_scratch_bytes(shape, gen, n_slots)),
         .scratch = weft_gpu_scratch_bytes(&pass)};
 }
@@ -113,7 +120,8 @@ size_t weft_gen_chunk_scratch_bytes(const struct weft_shape *shape,
                                     int32_t n_slots, int32_t max_total)
 {
     struct sizes s = sizes_of(shape, gen, n_slots, max_total);
-    return s.batch + s.x + s.logits + 2 * s.drawn + s.sampling + s.scratch;
+    return s.steps + s.batch + s.x + s.logits + 2 * (s.drawn + s.all_drawn)
+         + s.sampling + s.scratch;
 }
 
 /* Of the addresses and numbers that a graph has in it; the last of n_buf is a
@@ -131,7 +139,8 @@ static uint64_t key_of(const struct chunk *c, void *const buf[], int n_buf)
         weft_hash64(&gen->sampling.temperature, sizeof(float)),
         weft_hash64(&gen->sampling.top_p, sizeof(float)),
         (uint64_t) gen->sampling.top_k,
-        (uint64_t) gen->prefill_tokens};
+        (uint64_t) gen->prefill_tokens,
+        (uint64_t) gen->n_steps};
     return weft_hash64(part, sizeof part);
 }
 
@@ -163,11 +172,14 @@ static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
         x, weft_gen_chunk_scratch_bytes(shape, gen, n, state->max_total));
     if (!at)
         return weft_gpu_failed(x);
+    c->steps = weft_gen_carve(&at, size.steps);
     c->batch = weft_gen_carve(&at, size.batch);
     c->x = weft_gen_carve(&at, size.x);
     c->logits = weft_gen_carve(&at, size.logits);
     c->token_out = weft_gen_carve(&at, size.drawn);
     c->logp_out = weft_gen_carve(&at, size.drawn);
+    c->tokens = weft_gen_carve(&at, size.all_drawn);
+    c->logps = weft_gen_carve(&at, size.all_drawn);
     c->sampling = weft_gen_carve(&at, size.sampling);
     c->scratch = at;
     c->key = key_of(c, buf, take.next - 1);
@@ -179,7 +191,7 @@ static struct weft_batch *step_of(const struct chunk *c, int32_t i)
     return (void *) (c->step + (size_t) i * c->step_bytes);
 }
 
-/* ---- A step on the stream ----------------------------------------------- */
+/* ---- Steps on the stream ------------------------------------------------- */
 
 /* Sizes of a step's launches. */
 struct rows {
@@ -216,62 +228,161 @@ static void draw(const struct chunk *c, const struct weft_batch *b, int32_t n)
                        c->logp_out, c->sampling);
 }
 
+/* What step b puts on the stream, or any other of as many rows that is next
+ * there. */
 static void put_kernels(const struct chunk *c, const struct weft_batch *b,
                         const struct rows *rows)
 {
+    const struct weft_gen_args *gen = &c->args->gen;
+    const struct weft_k_drawn before = {
+        .n_rows = rows->batch.n_rows,
+        .n_targets = rows->n_targets,
+        .n_ends = gen->n_stop,
+        .end = gen->stop,
+        .drawn = c->tokens,
+        .token = weft_batch_at(c->batch, b->token),
+        .at = weft_batch_at(c->batch, c->keys_at),
+        .run = rows->batch.device_run ? weft_batch_at(c->batch, b->run)
+                                      : NULL};
+    const struct weft_k_step_drawn drawn = {.n = rows->n_targets,
+                                            .ld = c->view.state->n_slots,
+                                            .token = c->token_out,
+                                            .logp = c->logp_out,
+                                            .tokens = c->tokens,
+                                            .logps = c->logps};
+    weft_k_step_begin_cuda(c->stream, c->steps, c->step_bytes, c->batch);
+    weft_k_drawn_tokens_cuda(c->stream, &before);
     layers(c, rows);
     draw(c, b, rows->n_targets);
+    weft_k_step_end_cuda(c->stream, c->steps, &drawn, c->again);
+}
+
+/* false: there is no such graph, now or ever. */
+static bool capture(const struct chunk *c, const struct weft_batch *b,
+                    const struct rows *rows, bool is_loop,
+                    struct weft_gen_graph *g)
+{
+    int64_t n, most = weft_gen_graph_nodes(c->args->shape);
+    struct chunk kept = *c;
+    struct weft_k_capture capture;
+    if (!weft_k_capture_cuda(is_loop, &capture))
+        return false;
+    kept.stream = capture.stream;
+    kept.again = capture.again;
+    put_kernels(&kept, b, rows);
+    g->graph = weft_k_captured_cuda(&capture, most, &n);
+    g->is_loop = g->graph && is_loop;
+    g->is_large = n > most;
+    if (g->is_large)
+        weft_warn("a decode step has %lld kernels, and memory of the GPU is "
+                  "reserved for graphs of %lld: it runs without one",
+                  (long long) n, (long long) most);
+    return g->graph || g->is_large;
+}
+
+/* A graph of a loop, or where CUDA makes none, of one step. */
+static void make_graph(struct chunk *c, const struct weft_batch *b,
+                       const struct rows *rows, struct weft_gen_graph *g)
+{
+    struct weft_gen_graphs *graphs = c->args->gen.graphs;
+    if (!graphs->has_no_loops && capture(c, b, rows, true, g))
+        return;
+    if (!graphs->has_no_loops)
+        weft_warn("CUDA makes no graph of a loop here: each decode step is a "
+                  "launch");
+    graphs->has_no_loops = true;
+    c->has_failed = !capture(c, b, rows, false, g);
 }
 
 /* A graph is made when a step has run once without one: then nothing in it is
  * chosen or loaded any more. */
 static void put_graph(struct chunk *c, const struct weft_batch *b,
-                      const struct rows *rows)
+                      const struct rows *rows, int32_t n_steps)
 {
     const uint64_t part[] = {c->key, (uint64_t) rows->n_targets};
     struct weft_gen_graph *g = weft_gen_graph_of(
         c->args->gen.graphs, rows->n_targets, weft_hash64(part, sizeof part));
-    if (g->has_run && !g->graph && !g->is_large) {
-        struct chunk kept = *c;
-        int64_t n = 0, most = weft_gen_graph_nodes(c->args->shape);
-        kept.stream = weft_k_capture_cuda();
-        if (kept.stream) {
-            put_kernels(&kept, b, rows);
-            g->graph = weft_k_captured_cuda(kept.stream, most, &n);
-        }
-        g->is_large = n > most;
-        c->has_failed = !g->graph && !g->is_large;
-        if (g->is_large)
-            weft_warn("a decode step has %lld kernels, and memory of the GPU "
-                      "is reserved for graphs of %lld: it runs without one",
-                      (long long) n, (long long) most);
-    }
-    if (g->graph)
-        weft_k_replay_cuda(c->stream, g->graph);
-    else if (!g->has_run || g->is_large)
+    if (!g->has_run) {
         put_kernels(c, b, rows);
-    g->has_run = true;
+        g->has_run = true;
+        n_steps--;
+    }
+    if (n_steps > 0 && !g->graph && !g->is_large)
+        make_graph(c, b, rows, g);
+    if (g->is_loop)
+        n_steps = n_steps > 0;
+    for (int32_t i = 0; i < n_steps && !c->has_failed; i++)
+        if (g->graph)
+            weft_k_replay_cuda(c->stream, g->graph);
+        else
+            put_kernels(c, b, rows);
 }
 
-/* Rows up to the bucket are no text's: they compute, and leave nothing. */
-static void fill_bucket(const struct chunk *c, struct weft_batch *b,
-                        struct rows *rows)
+/* Every text has one row. */
+static bool is_decode(const struct weft_batch *b)
 {
-    int32_t n = b->n_rows,
-            end = weft_gen_graph_rows(n, c->view.state->n_slots);
+    return b->n_rows == b->n_runs && b->n_targets == b->n_rows;
+}
+
+/* Rows up to `end` are no text's: they compute, and leave nothing. */
+static void fill_bucket(const struct chunk *c, struct weft_batch *b,
+                        int32_t end)
+{
     struct weft_k_run *run = weft_batch_at(b, b->run);
     int32_t *token = weft_batch_at(b, b->token);
     int32_t *row = weft_batch_at(b, b->row);
     uint32_t *at = weft_batch_at(b, c->keys_at);
-    for (int32_t i = n; i < end; i++) {
+    for (int32_t i = b->n_rows; i < end; i++) {
         run[i] = (struct weft_k_run){0};
         token[i] = 0;
         row[i] = i;
         memset(at + 4 * (size_t) i, 0, 4 * sizeof *at);
     }
-    rows->batch.device_run = weft_batch_at(c->batch, b->run);
-    rows->batch.n_rows = rows->batch.n_runs = rows->n_targets = end;
 }
+
+static int32_t bucket_of(const struct chunk *c, const struct weft_batch *b)
+{
+    return weft_gen_graph_rows(b->n_rows, c->view.state->n_slots);
+}
+
+/* Whether step i can be put on the stream together with those that are not
+ * there yet: with sizes of launches that are theirs. */
+static bool joins(const struct chunk *c, int32_t i)
+{
+    const struct weft_batch *first = step_of(c, c->put), *b = step_of(c, i);
+    return i == c->put
+        || (is_decode(first) && is_decode(b) && b->n_copies == 0
+            && b->n_rows <= bucket_of(c, first));
+}
+
+/* Puts the planned steps before `end` on the stream. */
+static void put_steps(struct chunk *c, int32_t end)
+{
+    if (c->put == end)
+        return;
+    const struct weft_batch *b = step_of(c, c->put);
+    struct rows rows = {weft_batch_view(b), b->n_targets};
+    rows.batch.token = weft_batch_at(c->batch, b->token);
+    if (is_decode(b)) {
+        int32_t n = bucket_of(c, b);
+        for (int32_t i = c->put; i < end; i++)
+            fill_bucket(c, step_of(c, i), n);
+        rows.batch.device_run = weft_batch_at(c->batch, b->run);
+        rows.batch.n_rows = rows.batch.n_runs = rows.n_targets = n;
+    }
+    c->kv.page = weft_batch_at(c->batch, b->page);
+    weft_gen_copy_pages(c->stream, b->n_copies, weft_batch_at(b, b->copy),
+                        &c->kv, 0, c->kv.page_bytes);
+    weft_k_steps_cuda(c->stream, c->step, c->put, end, c->steps);
+    if (is_decode(b) && c->args->gen.graphs)
+        put_graph(c, b, &rows, end - c->put);
+    else
+        for (int32_t i = c->put; i < end; i++)
+            put_kernels(c, b, &rows);
+    c->put = end;
+}
+
+/* ---- Plans --------------------------------------------------------------- */
 
 /* Where each row's token comes from, by which the GPU sees who has ended. */
 static void name_sources(const struct chunk *c, struct weft_batch *b)
@@ -281,41 +392,6 @@ static void name_sources(const struct chunk *c, struct weft_batch *b)
     uint32_t *at = weft_batch_at(b, c->keys_at);
     for (int32_t j = 0; j < b->n_targets; j++)
         at[4 * j + 3] = weft_k_row_after(at[4 * j + 3], token[row[j]]);
-}
-
-static void put_rows(struct chunk *c, struct weft_batch *b, int32_t first)
-{
-    struct rows rows = {weft_batch_view(b), b->n_targets};
-    const struct weft_gen_args *gen = &c->args->gen;
-    bool is_decode = b->n_rows == b->n_runs && b->n_targets == b->n_rows;
-    const struct weft_k_drawn drawn = {
-        .n_rows = b->n_rows,
-        .n_targets = b->n_targets,
-        .n_ends = gen->n_stop,
-        .end = gen->stop,
-        .drawn = c->token,
-        .token = weft_batch_at(c->batch, b->token),
-        .at = weft_batch_at(c->batch, c->keys_at),
-        .run = is_decode ? weft_batch_at(c->batch, b->run) : NULL};
-    weft_gen_key_rows(&c->view, gen, b, weft_batch_at(b, c->keys_at));
-    name_sources(c, b);
-    if (is_decode)
-        fill_bucket(c, b, &rows);
-    rows.batch.token = drawn.token;
-    c->kv.page = weft_batch_at(c->batch, b->page);
-    weft_k_put_cuda(c->stream, c->batch, b, c->step_bytes);
-    weft_gen_copy_pages(c->stream, b->n_copies, weft_batch_at(b, b->copy),
-                        &c->kv, 0, c->kv.page_bytes);
-    weft_k_drawn_tokens_cuda(c->stream, &drawn);
-    if (is_decode && gen->graphs)
-        put_graph(c, b, &rows);
-    else
-        put_kernels(c, b, &rows);
-    if (b->n_targets > 0) {
-        size_t bytes = (size_t) b->n_targets * 4;
-        weft_k_get_cuda(c->stream, c->token + first, c->token_out, bytes);
-        weft_k_get_cuda(c->stream, c->logp + first, c->logp_out, bytes);
-    }
 }
 
 /* The state goes on as if the tokens were known and ended nothing; they are
@@ -333,16 +409,20 @@ static void go_on(const struct chunk *c, const struct weft_batch *b,
     }
 }
 
-/* false: nobody has rows. */
-static bool put_step(struct chunk *c, int32_t i)
+/* Plans step i, and puts those before it on the stream where it does not join
+ * them. false: nobody has rows. */
+static bool plan_step(struct chunk *c, int32_t i)
 {
+    const struct weft_gen_args *gen = &c->args->gen;
     struct weft_batch *b = step_of(c, i);
-    int32_t first = i * c->view.state->n_slots;
-    weft_gen_begin_step(&c->view, &c->args->gen, c->status, b);
+    weft_gen_begin_step(&c->view, gen, c->status, b);
     if (b->n_rows == 0)
         return false;
-    put_rows(c, b, first);
-    go_on(c, b, first);
+    if (!joins(c, i))
+        put_steps(c, i);
+    weft_gen_key_rows(&c->view, gen, b, weft_batch_at(b, c->keys_at));
+    name_sources(c, b);
+    go_on(c, b, i * c->view.state->n_slots);
     return true;
 }
 
@@ -375,8 +455,15 @@ static bool is_known(const struct chunk *c, int32_t index, int32_t drawn)
 /* Waits for the steps before `end`, and puts their tokens into the state. */
 static int settle(struct chunk *c, int32_t end, struct weft_exec *x)
 {
+    size_t at = (size_t) (c->first * c->view.state->n_slots);
+    size_t bytes = (size_t) ((end - c->first) * c->view.state->n_slots) * 4;
+    put_steps(c, end);
+    if (bytes > 0) {
+        weft_k_get_cuda(c->stream, c->token + at, c->tokens + at, bytes);
+        weft_k_get_cuda(c->stream, c->logp + at, c->logps + at, bytes);
+    }
     int rc = weft_gpu_end(x);
-    c->has_failed = !weft_k_wait_cuda(c->stream);
+    c->has_failed |= !weft_k_wait_cuda(c->stream);
     if (rc || c->has_failed)
         return rc;
     go_back(c, end);
@@ -410,7 +497,7 @@ static int gen_chunk_cuda(const void *args, void *const buf[], int n_buf,
     for (; i < c.args->gen.n_steps; i++) {
         if (c.first < i && !weft_gen_has_room(&c.view))
             rc = settle(&c, i, x);
-        if (rc || c.has_failed || !put_step(&c, i))
+        if (rc || c.has_failed || !plan_step(&c, i))
             break;
     }
     if (!rc && !c.has_failed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA graphs of decode steps: one for each number of rows, and what they take
- * of a GPU's memory. */
+/* CUDA graphs of decode steps: one for each number of rows, whether it is a
+ * loop or not, and what they take of a GPU's memory. */
 #include "base/alloc.h"
 #include "codelets/gen.h"
 #include "kern/kern_cuda.h"
@@ -9,11 +9,6 @@
  * (forums.developer.nvidia.com, thread 244901, CUDA 11.2), before graphs
  * without branches became smaller; bench/gpu says what the card takes. */
 enum { NODE_BYTES = 68 << 10, GRAPH_BYTES = 1 << 20 };
-
-struct weft_gen_graphs {
-    int32_t n;
-    struct weft_gen_graph of[]; /* (n) */
-};
 
 /* ---- Which ---------------------------------------------------------------- */
 
@@ -75,15 +70,16 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 
 /* ---- Memory --------------------------------------------------------------- */
 
-/* The kernels that layers, head and drawing launch for a step in which every
- * text has one row (tests/kern/test_layer_cuda counts a layer's). A product is
+/* The kernels that a step in which every text has one row launches
+ * (tests/kern/test_layer_cuda counts a layer's). A product is
  * two where columns may be left over from panels (f32). */
 int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
 {
     enum {
         LAYER = 5,     /* rows and norm; q, k, v; two sums; SwiGLU */
         ATTENTION = 2, /* and its join */
-        HEAD = 2 + 4   /* norm and rows; draws */
+        HEAD = 2 + 4,  /* norm and rows; draws */
+        STEP = 3       /* what it is told; tokens before it; its own */
     };
     int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;
     int32_t n_blocks = shape->n_blocks, n_kv = shape->n_kv_heads;
@@ -93,7 +89,7 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
         heads += shape->block[t].n_kv;
     int64_t layer = LAYER + 4 * n_blocks * product
                   + ATTENTION * (alike ? 1 : heads);
-    return shape->n_layers * layer + HEAD + n_blocks * product + 1;
+    return shape->n_layers * layer + HEAD + STEP + n_blocks * product + 1;
 }
 
 size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots)

@@ -217,23 +217,31 @@ void weft_k_fetch_cuda(struct CUstream_st *stream, void *host,
                        const void *device, size_t n_bytes);
 void weft_k_send_cuda(struct CUstream_st *stream, void *device,
                       const void *host, size_t n_bytes);
-/* Copies from pinned memory, which must stay as it is until then. */
-void weft_k_put_cuda(struct CUstream_st *stream, void *device,
-                     const void *pinned, size_t n_bytes);
+/* Copies to pinned memory, when it is the stream's turn. */
+void weft_k_get_cuda(struct CUstream_st *stream, void *pinned,
+                     const void *device, size_t n_bytes);
 /* Waits for all that is on the stream. false: something has failed, which
  * CUDA tells: cudaGetLastError(). */
 bool weft_k_wait_cuda(struct CUstream_st *stream);
-void weft_k_get_cuda(struct CUstream_st *stream, void *pinned,
-                     const void *device, size_t n_bytes);
 
 /* A stream that keeps what this thread puts on it, instead of doing it, until
  * weft_k_captured_cuda() returns what was kept; in between the thread may
- * neither wait, nor allocate, nor choose products. NULL: something has failed,
- * which CUDA tells. */
+ * neither wait, nor allocate, nor choose products. */
+struct weft_k_capture {
+    struct CUstream_st *stream;
+    struct CUgraph_st *graph, *body; /* cudaGraph_t; the body is in a loop */
+    /* Of a loop, for weft_k_step_end_cuda(), which says whether it goes round
+     * once more. Otherwise 0. */
+    uint64_t again;
+    bool is_loop;
+};
+/* false: something has failed, which CUDA tells; or loops cannot be had (CUDA
+ * has them from 12.4 on), which it does not tell afterwards. */
+bool weft_k_capture_cuda(bool is_loop, struct weft_k_capture *out);
+/* Ends the capture. NULL: as before, or there are more than `most` kernels.
+ * *n_out: how many they are, in a loop those of one round. */
 struct CUgraphExec_st; /* cudaGraphExec_t */
-struct CUstream_st *weft_k_capture_cuda(void);
-/* NULL with more than `most` nodes, too. *n_out: how many they are. */
-struct CUgraphExec_st *weft_k_captured_cuda(struct CUstream_st *stream,
+struct CUgraphExec_st *weft_k_captured_cuda(struct weft_k_capture *c,
                                             int64_t most, int64_t *n_out);
 void weft_k_replay_cuda(struct CUstream_st *stream,
                         struct CUgraphExec_st *graph);
@@ -297,6 +305,33 @@ WEFT_INLINE uint32_t weft_k_row_after(uint32_t state, int32_t token)
 }
 void weft_k_drawn_tokens_cuda(struct CUstream_st *stream,
                               const struct weft_k_drawn *d);
+
+/* Steps that follow one another on a stream, perhaps in a loop, without the
+ * host: what it has planned for them, as many bytes for each, from step 0 on in
+ * pinned memory, and which of them is next. In device memory. */
+struct weft_k_steps {
+    const char *from;
+    int32_t next, end;
+};
+void weft_k_steps_cuda(struct CUstream_st *stream, const void *from,
+                       int32_t next, int32_t end, struct weft_k_steps *out);
+/* Copies what was planned for the next step. bytes: a multiple of 16, as are
+ * both addresses. */
+void weft_k_step_begin_cuda(struct CUstream_st *stream,
+                            const struct weft_k_steps *steps, size_t bytes,
+                            void *to);
+/* What a step has drawn, token and logp (n), n <= ld, is row number `next` of
+ * tokens and logps (steps, ld); then the step behind it is next. */
+struct weft_k_step_drawn {
+    int32_t n, ld;
+    const int32_t *token;
+    const float *logp;
+    int32_t *tokens;
+    float *logps;
+};
+void weft_k_step_end_cuda(struct CUstream_st *stream,
+                          struct weft_k_steps *steps,
+                          const struct weft_k_step_drawn *d, uint64_t again);
 /* A table, or gradient, that is NULL: rows of its tokens are left out. */
 void weft_k_embed_cuda(struct CUstream_st *stream,
                        const struct weft_shape *shape,

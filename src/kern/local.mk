@@ -111,6 +111,7 @@ cuda_kernels = \
 	%D%/rows_cuda.cu \
 	%D%/sample_cuda.cu \
 	%D%/sample_cut_cuda.cu \
+	%D%/steps_cuda.cu \
 	%D%/sum_blocks_cuda.cu \
 	%D%/swiglu_cuda.cu \
 	%D%/value_cuda.cu \

@@ -46,12 +46,6 @@ void weft_k_send_cuda(cudaStream_t stream, void *device, const void *host,
     cudaStreamSynchronize(stream);
 }
 
-void weft_k_put_cuda(cudaStream_t stream, void *device, const void *pinned,
-                     size_t n_bytes)
-{
-    cudaMemcpyAsync(device, pinned, n_bytes, cudaMemcpyHostToDevice, stream);
-}
-
 void weft_k_get_cuda(cudaStream_t stream, void *pinned, const void *device,
                      size_t n_bytes)
 {

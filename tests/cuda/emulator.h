@@ -98,12 +98,16 @@ void weft_emu_wait(struct CUstream_st *stream);
 void weft_emu_wait_card(int card);
 void weft_emu_streams_clear(int card); /* nothing of it runs any more */
 void weft_emu_order(int order);
+/* A kernel or a copy has ended: weft_cards_tick(). */
+void weft_emu_tick(void);
 
 /* ---- Graphs: graphs.cc -------------------------------------------------- */
 
 /* Whether this thread captures the stream: then it has the operation. */
 bool weft_emu_captures(struct CUstream_st *stream, void (*run)(int, void *),
                        const void *what, size_t n_bytes);
+/* Whether an operation is a loop of others. */
+bool weft_emu_is_loop(void (*run)(int card, void *what));
 /* Whether this thread captures a stream, so that it may neither wait nor
  * allocate: then the capture is invalid from here on. */
 bool weft_emu_forbids(void);

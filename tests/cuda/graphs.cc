@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs of emulated cards: what one stream was given while it was captured,
- * in the thread-local mode; a launch puts it on a stream again, in order. What
- * would wait or allocate meanwhile, in the thread that captures, is refused and
- * makes the capture invalid, as with CUDA.
+ * in the thread-local mode, and loops of it; a launch puts it on a stream
+ * again, in order. What would wait or allocate meanwhile, in the thread that
+ * captures, is refused and makes the capture invalid, as with CUDA.
  */
 #include <stdlib.h>
 
 #include "emulator.h"
 
+/* An operation; or a loop, whose body is a graph of its own. */
 struct alignas(16) node {
     struct node *next;
     void (*run)(int card, void *what);
+    struct CUgraph_st *body;
+    cudaGraphConditionalHandle again; /* the loop's */
     size_t n_bytes;
 };
 
 struct CUgraph_st {
     struct node *first, **end;
     struct CUstream_st *stream;
-    bool is_invalid;
+    cudaGraphConditionalHandle again; /* for a loop in it; 0: none */
+    unsigned begins_as;               /* that condition */
+    bool is_body, is_invalid;
 };
 
 struct CUgraphExec_st {
@@ -27,12 +32,35 @@ struct CUgraphExec_st {
 
 /* Of this thread: what it captures. */
 static __thread struct CUgraph_st *capture;
+static bool has_loops = true;
+static uint64_t n_handles;
+/* The loop that runs, and its condition. */
+static struct {
+    cudaGraphConditionalHandle handle;
+    unsigned value;
+    bool is_set; /* in this round */
+} condition;
+
+void weft_cards_loops(int are_there)
+{
+    weft_emu_guard guard;
+    has_loops = are_there != 0;
+}
+
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
 
 static void free_graph(struct CUgraph_st *g)
 {
     while (g->first) {
         struct node *n = g->first;
         g->first = n->next;
+        if (n->body)
+            free_graph(n->body);
         free(n);
     }
     free(g);
@@ -40,24 +68,22 @@ static void free_graph(struct CUgraph_st *g)
 
 static struct CUgraph_st *new_graph(void)
 {
-    struct CUgraph_st *g = (struct CUgraph_st *) calloc(1, sizeof *g);
-    if (!g)
-        abort();
+    struct CUgraph_st *g = (struct CUgraph_st *) must(calloc(1, sizeof *g));
     g->end = &g->first;
     return g;
 }
 
-static void add(struct CUgraph_st *g, void (*run)(int, void *),
-                const void *what, size_t n_bytes)
+static struct node *add(struct CUgraph_st *g, void (*run)(int, void *),
+                        const void *what, size_t n_bytes)
 {
-    struct node *n = (struct node *) calloc(1, sizeof *n + n_bytes);
-    if (!n)
-        abort();
+    struct node *n = (struct node *) must(calloc(1, sizeof *n + n_bytes));
     n->run = run;
     n->n_bytes = n_bytes;
-    memcpy(n + 1, what, n_bytes);
+    if (n_bytes > 0)
+        memcpy(n + 1, what, n_bytes);
     *g->end = n;
     g->end = &n->next;
+    return n;
 }
 
 bool weft_emu_captures(struct CUstream_st *s, void (*run)(int, void *),
@@ -78,20 +104,41 @@ bool weft_emu_forbids(void)
     return capture != NULL;
 }
 
+/* ---- Captures ------------------------------------------------------------- */
+
+static cudaError_t begin(cudaStream_t stream, struct CUgraph_st *graph,
+                         enum cudaStreamCaptureMode mode)
+{
+    struct CUstream_st *s = weft_emu_stream(stream);
+    if (!s)
+        return cudaErrorInvalidResourceHandle;
+    if (!stream || stream == cudaStreamLegacy)
+        return cudaErrorStreamCaptureUnsupported;
+    if (capture || mode != cudaStreamCaptureModeThreadLocal)
+        return cudaErrorNotSupported;
+    capture = graph ? graph : new_graph();
+    capture->stream = s;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
                                    enum cudaStreamCaptureMode mode)
 {
     weft_emu_guard guard;
-    struct CUstream_st *s = weft_emu_stream(stream);
-    if (!s)
-        return weft_emu_end(cudaErrorInvalidResourceHandle);
-    if (!stream || stream == cudaStreamLegacy)
-        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
-    if (capture || mode != cudaStreamCaptureModeThreadLocal)
-        return weft_emu_end(cudaErrorNotSupported);
-    capture = new_graph();
-    capture->stream = s;
-    return weft_emu_end(cudaSuccess);
+    return weft_emu_end(begin(stream, NULL, mode));
+}
+
+/* Into the body of a loop, which is empty. */
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream,
+                                          cudaGraph_t graph,
+                                          const cudaGraphNode_t *,
+                                          const cudaGraphEdgeData *, size_t n,
+                                          enum cudaStreamCaptureMode mode)
+{
+    weft_emu_guard guard;
+    if (!graph || !graph->is_body || graph->first || n > 0)
+        return weft_emu_end(cudaErrorInvalidValue);
+    return weft_emu_end(begin(stream, graph, mode));
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
@@ -103,11 +150,65 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
         return weft_emu_end(cudaErrorIllegalState);
     capture = NULL;
     if (g->is_invalid) {
-        free_graph(g);
+        if (!g->is_body)
+            free_graph(g);
         return weft_emu_end(cudaErrorStreamCaptureInvalidated);
     }
     *out = g;
     return weft_emu_end(cudaSuccess);
+}
+
+/* ---- Graphs --------------------------------------------------------------- */
+
+cudaError_t cudaGraphCreate(cudaGraph_t *out, unsigned)
+{
+    weft_emu_guard guard;
+    *out = new_graph();
+    return weft_emu_end(cudaSuccess);
+}
+
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *out,
+                                             cudaGraph_t graph,
+                                             unsigned value, unsigned flags)
+{
+    weft_emu_guard guard;
+    if (!has_loops)
+        return weft_emu_end(cudaErrorNotSupported);
+    if (!graph || graph->again || flags != cudaGraphCondAssignDefault)
+        return weft_emu_end(cudaErrorInvalidValue);
+    *out = graph->again = ++n_handles;
+    graph->begins_as = value;
+    return weft_emu_end(cudaSuccess);
+}
+
+/* A loop, behind what the graph has. */
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *out, cudaGraph_t graph,
+                             const cudaGraphNode_t *,
+                             const cudaGraphEdgeData *, size_t n,
+                             struct cudaGraphNodeParams *params)
+{
+    weft_emu_guard guard;
+    struct cudaConditionalNodeParams *c = &params->conditional;
+    if (!graph || n > 0 || graph->first
+        || params->type != cudaGraphNodeTypeConditional
+        || c->type != cudaGraphCondTypeWhile || c->size != 1 || !c->handle
+        || c->handle != graph->again)
+        return weft_emu_end(cudaErrorInvalidValue);
+    struct node *loop = add(graph, NULL, NULL, 0);
+    loop->again = c->handle;
+    loop->body = new_graph();
+    loop->body->is_body = true;
+    c->phGraph_out = &loop->body;
+    *out = (cudaGraphNode_t) loop;
+    return weft_emu_end(cudaSuccess);
+}
+
+static size_t n_nodes(const struct CUgraph_st *graph)
+{
+    size_t n = 0;
+    for (const struct node *x = graph->first; x; x = x->next)
+        n++;
+    return n;
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
@@ -116,38 +217,128 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
     weft_emu_guard guard;
     if (!graph || nodes || !n) /* their number alone */
         return weft_emu_end(cudaErrorInvalidValue);
-    *n = 0;
-    for (const struct node *x = graph->first; x; x = x->next)
-        ++*n;
+    *n = n_nodes(graph);
     return weft_emu_end(cudaSuccess);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     weft_emu_guard guard;
-    if (!graph)
+    if (!graph || graph->is_body)
         return weft_emu_end(cudaErrorInvalidValue);
     free_graph(graph);
     return weft_emu_end(cudaSuccess);
 }
+
+/* ---- Loops ---------------------------------------------------------------- */
+
+/* What a launched loop has: its operations follow, one after the other. */
+struct alignas(16) loop {
+    cudaGraphConditionalHandle again;
+    unsigned begins_as;
+    size_t n_operations;
+};
+struct alignas(16) operation {
+    void (*run)(int card, void *what);
+    size_t n_bytes; /* what follows */
+};
+
+static size_t padded(size_t n_bytes)
+{
+    return (n_bytes + 15) / 16 * 16;
+}
+
+/* An operation changes what it is given: it gets a copy each time. */
+static void run_operation(int card, const struct operation *o)
+{
+    void *what = must(malloc(padded(o->n_bytes) + 16));
+    memcpy(what, o + 1, o->n_bytes);
+    o->run(card, what);
+    weft_emu_tick();
+    free(what);
+}
+
+static void run_loop(int card, void *what)
+{
+    const struct loop *l = (const struct loop *) what;
+    condition = {l->again, l->begins_as, false};
+    while (condition.value != 0 && weft_emu_failure() == cudaSuccess) {
+        const char *at = (const char *) (l + 1);
+        condition.is_set = false;
+        for (size_t i = 0; i < l->n_operations; i++) {
+            const struct operation *o = (const struct operation *) at;
+            if (weft_emu_failure() == cudaSuccess)
+                run_operation(card, o);
+            at += sizeof *o + padded(o->n_bytes);
+        }
+        if (!condition.is_set)
+            weft_emu_fail(cudaErrorLaunchFailure,
+                          "nothing in a loop sets its condition: it never "
+                          "ends");
+    }
+    condition = {0, 0, false};
+}
+
+bool weft_emu_is_loop(void (*run)(int, void *))
+{
+    return run == run_loop;
+}
+
+/* As a kernel calls it. */
+void cudaGraphSetConditional(cudaGraphConditionalHandle handle,
+                             unsigned value)
+{
+    if (handle != condition.handle)
+        weft_emu_fail(cudaErrorIllegalAddress,
+                      "a kernel sets the condition of a loop that it is not "
+                      "in");
+    condition.value = value;
+    condition.is_set = true;
+}
+
+/* The body's operations, as run_loop() has them. */
+static void add_loop(struct CUgraph_st *g, const struct node *from,
+                     unsigned begins_as)
+{
+    size_t bytes = sizeof(struct loop);
+    for (const struct node *n = from->body->first; n; n = n->next)
+        bytes += sizeof(struct operation) + padded(n->n_bytes);
+    char *what = (char *) must(calloc(1, bytes)),
+         *at = what + sizeof(struct loop);
+    *(struct loop *) what = {from->again, begins_as, n_nodes(from->body)};
+    for (const struct node *n = from->body->first; n; n = n->next) {
+        *(struct operation *) at = {n->run, n->n_bytes};
+        memcpy(at + sizeof(struct operation), n + 1, n->n_bytes);
+        at += sizeof(struct operation) + padded(n->n_bytes);
+    }
+    add(g, run_loop, what, bytes);
+    free(what);
+}
+
+/* ---- Launches ------------------------------------------------------------- */
 
 /* It has a graph of its own, as the other may be destroyed. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                  unsigned long long)
 {
     weft_emu_guard guard;
-    if (!graph || !out)
+    if (!graph || !out || graph->is_body)
         return weft_emu_end(cudaErrorInvalidValue);
-    struct CUgraphExec_st *e = (struct CUgraphExec_st *) calloc(1, sizeof *e);
-    if (!e)
-        abort();
+    struct CUgraphExec_st *e = (struct CUgraphExec_st *) must(
+        calloc(1, sizeof *e));
+    struct weft_cards_counts *counts = weft_emu_counts(weft_emu_card());
     e->graph = new_graph();
-    int64_t n_nodes = 0;
-    for (const struct node *n = graph->first; n; n = n->next, n_nodes++)
-        add(e->graph, n->run, n + 1, n->n_bytes);
+    counts->n_nodes = 0;
+    for (const struct node *n = graph->first; n; n = n->next)
+        if (n->body) {
+            add_loop(e->graph, n, graph->begins_as);
+            counts->n_nodes += (int64_t) n_nodes(n->body);
+        } else {
+            add(e->graph, n->run, n + 1, n->n_bytes);
+            counts->n_nodes++;
+        }
     *out = e;
-    weft_emu_counts(weft_emu_card())->n_nodes = n_nodes;
-    weft_emu_counts(weft_emu_card())->n_instances++;
+    counts->n_instances++;
     return weft_emu_end(cudaSuccess);
 }
 

@@ -54,6 +54,11 @@ void weft_cards_tick(double ms)
     operation_ms = ms;
 }
 
+void weft_emu_tick(void)
+{
+    ticked_ms += operation_ms;
+}
+
 static double now_ms(void)
 {
     struct timespec t;
@@ -87,7 +92,8 @@ static void *must(void *p)
 static bool is_held(const struct operation *o)
 {
     int held = weft_emu_held();
-    return ((held & WEFT_CARDS_KERNELS) && weft_emu_is_kernel(o->run))
+    return ((held & WEFT_CARDS_KERNELS)
+            && (weft_emu_is_kernel(o->run) || weft_emu_is_loop(o->run)))
         || ((held & WEFT_CARDS_COPIES) && weft_emu_is_copy(o->run));
 }
 
@@ -105,8 +111,8 @@ static bool step(struct CUstream_st *s)
         s->last = NULL;
     if (o->run && weft_emu_failure() == cudaSuccess)
         o->run(s->card, o + 1);
-    if (o->run)
-        ticked_ms += operation_ms;
+    if (o->run && !weft_emu_is_loop(o->run))
+        weft_emu_tick();
     if (o->mark) {
         o->mark->is_done = true;
         o->mark->ms = now_ms();
@@ -177,8 +183,8 @@ static bool ask(const struct mark *m)
 
 static struct operation *append(struct CUstream_st *s, size_t n_bytes)
 {
-    struct operation *o =
-        (struct operation *) must(calloc(1, sizeof *o + n_bytes));
+    struct operation *o = (struct operation *) must(
+        calloc(1, sizeof *o + n_bytes));
     if (s->last)
         s->last->next = o;
     else

@@ -35,6 +35,7 @@ cards_tests += %D%/test_gpu_chunks
 	tests/codelets/task_fixture.h tests/cuda/card_orders.h
 %C%_test_gpu_chunks_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_chunks_LDADD = $(all_libs)
+%C%_test_gpu_chunks_LDFLAGS = -Wl,--wrap=weft_gen_graph_nodes
 endif
 endif
 EXTRA_DIST += %D%/test_gpu_moves.c %D%/test_gpu_chunks.c \

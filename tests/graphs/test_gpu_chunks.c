@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chunk at a GPU's place is one task that waits once and launches steps as
- * graphs, few of which are made, and leaves the state
- * of a CPU device's chunk: who ended, where and why, also in the middle of a
- * chunk, and also where pages are short. */
+/* A chunk at a GPU's place is one task that waits once and launches its steps as
+ * one graph, few of which are made, and leaves the state of a CPU device's chunk:
+ * who ended, where and why, also in the middle of a chunk, and also where pages
+ * are short. */
 #include "../codelets/gpus_fixture.h"
 
 #include "generate_fixture.h"
@@ -10,7 +10,17 @@
 enum { SLOTS = 4, STEPS = 7, CHUNKS = 5, MAX_TOTAL = 150, PREFILL = 30 };
 
 static struct task_fixture f;
-static bool has_short_prompts; /* of one token: every step is a graph's */
+/* Of one token, and one temperature: all steps are the same graph's. */
+static bool has_short_prompts;
+static bool has_same_prompts; /* longer than a page */
+static bool has_small_graphs; /* no step fits them */
+
+int64_t __real_weft_gen_graph_nodes(const struct weft_shape *shape);
+int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape);
+int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape)
+{
+    return has_small_graphs ? 5 : __real_weft_gen_graph_nodes(shape);
+}
 
 /* What an instance ends with; status: the sums of all chunks. */
 struct outcome {
@@ -55,12 +65,15 @@ static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
     for (int i = 0; i < MAX_TOTAL; i++)
         prompt[i] = (i * 29 + 3) % 270;
     for (int i = 0; i < SLOTS; i++) { /* one ends by its limit, early */
-        int32_t n = has_short_prompts ? 1 : 1 + 19 * i;
+        int32_t n = has_short_prompts ? 1
+                  : has_same_prompts  ? 70
+                                      : 1 + 19 * i;
         admit[i] = (struct weft_gen_admit){
-            i, 20 + i, n, n - 1 + i + (i == 1 ? 5 : 40), prompt + i};
+            i, 20 + i, n, n - 1 + i + (i == 1 ? 5 : 40),
+            has_same_prompts ? prompt : prompt + i};
     }
     struct weft_gen_args own = *args; /* a graph is of one temperature */
-    own.sampling.temperature = number % 2 ? 0.5f : 1;
+    own.sampling.temperature = number % 2 && !has_short_prompts ? 0.5f : 1;
     weft_g_generate_chunk(seq, gen, view, 0, &own, number == 0 ? SLOTS : 0,
                           admit);
     must_wait();
@@ -171,7 +184,8 @@ static void both(int32_t kv_blocks, bool preempts,
 #ifdef WEFT_CUDA_EXECUTOR
     CHECK_INT(n.n_waits > CHUNKS, kv_blocks > 0);
     CHECK(n.n_waits >= CHUNKS && n.n_waits < CHUNKS * STEPS);
-    CHECK(n.n_graphs > CHUNKS);
+    /* behind each wait, perhaps */
+    CHECK(n.n_graphs > 0 && n.n_graphs <= n.n_waits);
     /* 1, 2 and 4 rows, made anew for the other temperature */
     CHECK(n.n_instances > 0 && n.n_instances <= CHUNKS * 3);
     int64_t most = weft_gen_graph_nodes(&f.model.shape);
@@ -199,6 +213,9 @@ static void chunks(void)
     args.n_stop = 0;
     both(0, false, &args);
     both(4, true, &args);
+    has_same_prompts = args.prefix_sharing = true;
+    both(0, false, &args);
+    has_same_prompts = false;
     args = generation;
     args.stop_text = stop_texts();
     both(0, false, &args);
@@ -208,22 +225,79 @@ static void chunks(void)
 }
 
 /* The first step that this process runs on the card is one that graphs are
- * made of: what it chooses and allocates is not captured. */
-static void test_first_step(void)
+ * made of: what it chooses and allocates is not captured. Then each chunk is
+ * one launch; where CUDA has no loops, each step. */
+static void short_prompts(bool has_loops)
 {
     static struct outcome cpu, gpu;
+    struct weft_gen_args args = generation;
+    has_short_prompts = true;
+    open_model();
+    for (int i = 0; i < 2; i++) {
+        run(weft_rt_n_gpus(rt), 0, &args, &cpu);
+        struct counts n = run(0, 0, &args, &gpu);
+        compare(&cpu, &gpu);
+#ifdef WEFT_CUDA_EXECUTOR
+        CHECK_INT(n.n_waits, CHUNKS);
+        if (args.n_stop == 0) {
+            CHECK_INT(n.n_graphs, has_loops ? CHUNKS : CHUNKS * STEPS - 1);
+            CHECK_INT(n.n_instances, 1);
+        }
+#endif
+        (void) n;
+        (void) has_loops;
+        args.n_stop = 0;
+    }
+    weft_g_model_release(&f.model);
+    stop();
+    has_short_prompts = false;
+}
+
+static void test_first_step(void)
+{
+    if (weft_k_isa() != WEFT_ISA_C)
+        short_prompts(true);
+    else
+        weft_test_skip("this CPU has no fused multiply-adds");
+}
+
+static void without_graphs(void)
+{
+    static struct outcome cpu, gpu;
+    has_short_prompts = has_small_graphs = true;
+    open_model();
+    run(weft_rt_n_gpus(rt), 0, &generation, &cpu);
+    struct counts n = run(0, 0, &generation, &gpu);
+    compare(&cpu, &gpu);
+    CHECK_INT(n.n_graphs + n.n_instances, 0);
+    weft_g_model_release(&f.model);
+    stop();
+    has_short_prompts = has_small_graphs = false;
+}
+
+static void without_loops(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    weft_cards_loops(0);
+    short_prompts(false);
+    weft_cards_loops(1);
+#endif
+}
+
+static void one_launch(void)
+{
+    short_prompts(true);
+}
+
+static void test_one_launch(void)
+{
     if (weft_k_isa() == WEFT_ISA_C) {
         weft_test_skip("this CPU has no fused multiply-adds");
         return;
     }
-    has_short_prompts = true;
-    open_model();
-    run(weft_rt_n_gpus(rt), 0, &generation, &cpu);
-    run(0, 0, &generation, &gpu);
-    compare(&cpu, &gpu);
-    weft_g_model_release(&f.model);
-    stop();
-    has_short_prompts = false;
+    each_card_order(one_launch);
+    without_loops();
+    without_graphs();
 }
 
 static void test_chunks(void)
@@ -237,6 +311,7 @@ static void test_chunks(void)
 int main(void)
 {
     const struct weft_test tests[] = {{"test_first_step", test_first_step},
+                                      {"test_one_launch", test_one_launch},
                                       {"test_chunks", test_chunks}};
     return gpus_main("graphs/gpu_chunks", tests, WEFT_COUNT(tests));
 }

@@ -234,7 +234,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t from,
                                  cudaEvent_t to);
 
-/* ---- Graphs: of one captured stream ------------------------------------- */
+/* ---- Graphs: of one captured stream, or of a loop of one ----------------- */
 
 typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphNode_st *cudaGraphNode_t;
@@ -253,6 +253,39 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
                               size_t *n);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+/* Of these only a loop that is all of its graph. */
+typedef unsigned long long cudaGraphConditionalHandle;
+typedef struct cudaGraphEdgeData_st cudaGraphEdgeData;
+enum cudaGraphNodeType { cudaGraphNodeTypeConditional = 0x0d };
+enum cudaGraphConditionalNodeType { cudaGraphCondTypeWhile = 1 };
+struct cudaConditionalNodeParams {
+    cudaGraphConditionalHandle handle;
+    enum cudaGraphConditionalNodeType type;
+    unsigned size;
+    cudaGraph_t *phGraph_out;
+};
+struct cudaGraphNodeParams {
+    enum cudaGraphNodeType type;
+    struct cudaConditionalNodeParams conditional;
+};
+#define cudaGraphCondAssignDefault 1
+cudaError_t cudaGraphCreate(cudaGraph_t *out, unsigned flags);
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *out,
+                                             cudaGraph_t graph,
+                                             unsigned value, unsigned flags);
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *out, cudaGraph_t graph,
+                             const cudaGraphNode_t *from,
+                             const cudaGraphEdgeData *edges, size_t n,
+                             struct cudaGraphNodeParams *params);
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream,
+                                          cudaGraph_t graph,
+                                          const cudaGraphNode_t *from,
+                                          const cudaGraphEdgeData *edges,
+                                          size_t n,
+                                          enum cudaStreamCaptureMode mode);
+/* For kernels. */
+void cudaGraphSetConditional(cudaGraphConditionalHandle handle,
+                             unsigned value);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 /* ---- Only here ---------------------------------------------------------- */
@@ -275,6 +308,8 @@ void weft_cards_tick(double ms);
  * on its stream, or waits for that. */
 enum { WEFT_CARDS_KERNELS = 1, WEFT_CARDS_COPIES = 2 };
 void weft_cards_hold(int what);
+/* Whether graphs have loops (1). */
+void weft_cards_loops(int are_there);
 /* How many threads wait for what is held. */
 int weft_cards_blocked(void);
 /* Since the start: kernels that ran on a card, and bytes that arrived there
@@ -284,7 +319,7 @@ struct weft_cards_counts {
     int64_t pageable_bytes; /* of those: host memory was not pinned */
     int64_t n_waits;        /* of the host, for a stream or for all */
     int64_t n_instances;    /* graphs that can be launched */
-    int64_t n_nodes;        /* of the last of them */
+    int64_t n_nodes;        /* of the last of them; of a loop, its body's */
     int64_t n_graphs;       /* launches of them */
 };
 struct weft_cards_counts weft_cards_counts(int card);
