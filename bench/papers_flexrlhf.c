@@ -593,6 +593,8 @@ int main(int argc, char **argv)
     }
     CHECK(weft_cluster_read(argv[1], &b.cluster, &err));
     CHECK(weft_cluster_read(argv[2], &mixed, &err));
+    /* layers have what their launches take */
+    b.cluster.kind[0].task_s = mixed.kind[1].task_s = 0;
     make_files(&b);
     for (int k = 0; k < N_SIZES; k++)
         for (int keeps = 0; keeps < (k < 2 ? 2 : 1); keeps++) {

@@ -36,6 +36,7 @@ static struct weft_cluster real_calibrated(const struct weft_cluster *cluster,
     struct weft_size_table *by_rows = &c.kind[0].by_rows;
     for (int32_t i = 0; i < by_rows->n; i++)
         by_rows->value[i] = fmin(1, by_rows->value[i] * factor);
+    c.kind[0].task_s = 0; /* layers have what its launches take */
     c.kind[0].layer_s = layer_s;
     c.kind[0].row_bytes = REAL_ROW_BYTES;
     return c;

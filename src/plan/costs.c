@@ -232,7 +232,23 @@ static double roofline_s(const struct weft_costs *c,
          + most(flop / flops, moved_s(c, node, bytes, bytes / steps));
 }
 
-/* Before a device begins its work, n times. */
+/* Tasks that a member of a gang stands for, but for what comes to it in
+ * messages from other ranks. */
+static double tasks_of(const struct weft_costs *c,
+                       const struct weft_recording *r, int64_t task,
+                       const struct weft_rec_gang *gang)
+{
+    const struct weft_rec_task *t = &r->task[task];
+    int32_t n_far = 0;
+    for (int64_t i = task - t->member; i < task - t->member + t->n_members;
+         i++)
+        n_far += r->task[i].place / c->n_places != t->place / c->n_places;
+    return gang->n_expanded
+         - (n_far ? (double) gang->n_received * n_far / (t->n_members - 1)
+                  : 0);
+}
+
+/* Before a device does the work of n tasks. */
 static double begin_s(const struct weft_costs *c,
                       const struct weft_rec_task *t, double n, int32_t node)
 {
@@ -297,7 +313,7 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
      * they stand for several, or for a task of another name. */
     const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
     if (gang && (t->n_members == 1 || gang->n_expanded != 1))
-        return begin_s(c, t, t->work.n_steps, node)
+        return begin_s(c, t, tasks_of(c, r, task, gang), node)
              + roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
     double moved = copy_s(c, r, t);
     double measured = c->job.file && moved == 0
@@ -321,8 +337,11 @@ double weft_costs_insert(const struct weft_costs *c,
                          const struct weft_recording *r, int64_t task)
 {
     const struct weft_costs_file *f = c->job.file;
-    return f ? f->insert_s + r->task[task].n_access * f->insert_tile_s
-             : kind_of(c, 0)->insert_s;
+    const struct weft_rec_task *t = &r->task[task];
+    const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
+    double n = gang ? tasks_of(c, r, task, gang) : 1;
+    return f ? n * f->insert_s + t->n_access * f->insert_tile_s
+             : n * kind_of(c, 0)->insert_s;
 }
 
 /* ---- Life cycle -------------------------------------------------------- */

@@ -10,7 +10,8 @@
  *                + max(flop / speed(rows), bytes / memory)
  *                + passes x rows x hidden x row_bytes / memory
  *     measured   task_s + tiles x task_tile_s + what its work took
- *     gangs      and what a member receives from the others
+ *     gangs      what a member's tasks take that its instruction stands for,
+ *                and what it receives from the others
  *     messages   from place to place: links and latency; who shares a link
  *                with whom is the simulation's matter
  *

@@ -353,26 +353,33 @@ static void test_cpus_beside_gpus(void)
     CHECK(strstr(err.text, "the plan has 6 devices on each node") != NULL);
 }
 
-/* A member receives 3 parts of 1000 bytes from each of two others: in turn
- * twice, the two at the same time. */
+/* An instruction of one task of each of three members, which receives 3 parts of
+ * 1000 bytes from each of the two others: in turn twice, the two at the same
+ * time. What comes from the own rank are three tasks more, copies; what comes from
+ * another are messages. */
 static void test_gang(void)
 {
     const struct weft_work work = {.bytes = 1000, .is_all = true};
     struct weft_costs *costs = costs_of_places();
     weft_recording_init(&r);
     for (int32_t k = 0; k < 3; k++) {
-        weft_recording_gang(
-            &r, &(struct weft_rec_gang){
-                    .task = k, .received_bytes = 6000, .n_received = 6});
+        weft_recording_gang(&r,
+                            &(struct weft_rec_gang){.task = k,
+                                                    .n_expanded = 7,
+                                                    .received_bytes = 6000,
+                                                    .n_received = 6});
         task(WEFT_REC_TASK, 2 + k, &work); /* the last on another node */
         r.task[k].member = (uint8_t) k;
         r.task[k].n_members = 3;
     }
-    double own = 10e-6 + 1000 / 250e9;
-    CHECK(
-        near(weft_costs_task(costs, &r, 0, 2), own + 3 * 8e-6 + 6000 / 25e9));
-    CHECK(
-        near(weft_costs_task(costs, &r, 2, 4), own + 3 * 8e-6 + 6000 / 25e9));
+    double once = 1000 / 250e9 + 3 * 8e-6 + 6000 / 25e9;
+    CHECK(near(weft_costs_task(costs, &r, 0, 2), 4 * 10e-6 + once));
+    CHECK(near(weft_costs_task(costs, &r, 2, 4), 10e-6 + once));
+    CHECK(!weft_costs_inserts(costs));
+    cluster.kind[0].insert_s = 1e-6;
+    CHECK(weft_costs_inserts(costs));
+    CHECK(near(weft_costs_insert(costs, &r, 0), 4e-6));
+    CHECK(near(weft_costs_insert(costs, &r, 2), 1e-6));
     weft_recording_release(&r);
     weft_costs_free(costs);
 }
