@@ -158,8 +158,23 @@ int32_t weft_costs_message(const struct weft_costs *c,
         int32_t place = place_of(c, &r->tile[r->access[a].tile]);
         *(r->access[a].mode == 0 ? &from : &to) = place;
     }
+    int32_t n = weft_costs_path(c, from, to, link, latency_s_out);
     *bytes_out = (double) t->work.bytes;
-    return weft_costs_path(c, from, to, link, latency_s_out);
+    /* a rank handles one after another */
+    if (n > 0 && c->job.file && t->kind == WEFT_REC_MESSAGE)
+        *bytes_out += c->job.file->message_core_s * c->bytes_per_s[link[0]];
+    return n;
+}
+
+double weft_costs_message_core(const struct weft_costs *c,
+                               const struct weft_recording *r, int64_t task)
+{
+    const struct weft_costs_file *f = c->job.file;
+    const struct weft_rec_task *t = &r->task[task];
+    return f && t->kind == WEFT_REC_MESSAGE
+             ? f->message_core_s
+                   + (double) t->work.bytes * f->message_core_byte_s
+             : 0;
 }
 
 const double *weft_costs_links(const struct weft_costs *c,

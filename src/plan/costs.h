@@ -13,7 +13,8 @@
  *     gangs      what a member's tasks take that its instruction stands for,
  *                and what it receives from the others
  *     messages   from place to place: links and latency; who shares a link
- *                with whom is the simulation's matter
+ *                with whom is the simulation's matter. Measured ones are as many
+ *                bytes longer as a link carries while a core handles one
  *
  * Pure functions: no clock, no environment.
  */
@@ -78,6 +79,10 @@ int32_t weft_costs_message(const struct weft_costs *costs,
                            const struct weft_recording *r, int64_t task,
                            int32_t link[WEFT_COSTS_PATH],
                            double *latency_s_out, double *bytes_out);
+/* Seconds that a core of the sender, and one of the receiver, is busy with a
+ * message; 0 where that was not measured. */
+double weft_costs_message_core(const struct weft_costs *costs,
+                               const struct weft_recording *r, int64_t task);
 
 #ifdef __cplusplus
 }

@@ -314,6 +314,10 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
     double copies = f->n_memory > 0 ? f->memory[f->n_memory - 1] : rate;
     double host = f->host > 0 ? f->host : copies;
     double inside = f->inside > 0 ? f->inside : host;
+    /* what cores do for a message is counted with it (plan/costs.h) */
+    double handled = f->message_s > f->message_core_s
+                       ? f->message_s - f->message_core_s
+                       : 0;
     *out = (struct weft_cluster){.n_kinds = 1, .n_nodes = n_nodes};
     out->kind[0] = (struct weft_node_kind){
         .n_nodes = n_nodes,
@@ -328,7 +332,7 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
         .inside = {inside, inside_s},
         .host = {f->host, f->host > 0 ? inside_s : 0},
         .rail = {f->message_rate > 0 ? f->message_rate : host,
-                 f->message_rate > 0 ? f->message_s : network_s},
+                 f->message_rate > 0 ? handled : network_s},
         .n_rails = 1};
     snprintf(out->name, sizeof out->name, "profiled");
     snprintf(out->kind[0].name, sizeof out->kind[0].name, "profiled");

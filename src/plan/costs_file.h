@@ -55,6 +55,8 @@ struct weft_costs_file {
     /* between two ranks: seconds of a message without bytes, and bytes per
      * second; 0: not measured */
     double message_s, message_rate;
+    /* that a core of either rank is busy with a message; and for each byte */
+    double message_core_s, message_core_byte_s;
     struct weft_rec_shape *shape;
     struct weft_cost_op *op;
     int32_t n_shapes, n_ops;

@@ -10,20 +10,28 @@
 enum { FORMAT = 1, MAX_BYTES = 64 << 20, N_NUMBERS = 5, MOST = 1 << 30 };
 
 static const char *const top_keys[] = {
-    "format",        "unit",    "weft",      "machine",     "kernels",
-    "device",        "devices", "task_s",    "task_tile_s", "insert_s",
-    "insert_tile_s", "memory",  "host",      "inside",      "message_s",
-    "message_rate",  "shapes",  "operations"};
+    "format",       "unit",           "weft",
+    "machine",      "kernels",        "device",
+    "devices",      "task_s",         "task_tile_s",
+    "insert_s",     "insert_tile_s",  "memory",
+    "host",         "inside",         "message_s",
+    "message_rate", "message_core_s", "message_core_byte_s",
+    "shapes",       "operations"};
 
-/* Seconds beside tasks. */
+/* What was measured beside tasks. */
 static const struct {
     const char *name;
     size_t offset;
-} seconds[] = {
+} numbers[] = {
     {"task_s", offsetof(struct weft_costs_file, task_s)},
     {"task_tile_s", offsetof(struct weft_costs_file, task_tile_s)},
     {"insert_s", offsetof(struct weft_costs_file, insert_s)},
-    {"insert_tile_s", offsetof(struct weft_costs_file, insert_tile_s)}};
+    {"insert_tile_s", offsetof(struct weft_costs_file, insert_tile_s)},
+    {"message_s", offsetof(struct weft_costs_file, message_s)},
+    {"message_rate", offsetof(struct weft_costs_file, message_rate)},
+    {"message_core_s", offsetof(struct weft_costs_file, message_core_s)},
+    {"message_core_byte_s",
+     offsetof(struct weft_costs_file, message_core_byte_s)}};
 
 /* Numbers of a shape. */
 static const struct {
@@ -90,19 +98,17 @@ void weft_costs_file_text(const struct weft_costs_file *f,
     write_text(out, "kernels", f->machine.kernels);
     write_text(out, "device", f->machine.device);
     weft_string_addf(out, " \"devices\": %d", f->machine.n_devices);
-    for (size_t i = 0; i < WEFT_COUNT(seconds); i++)
+    for (size_t i = 0; i < WEFT_COUNT(numbers); i++)
         weft_string_addf(
-            out, ", \"%s\": %.6g", seconds[i].name,
+            out, ", \"%s\": %.6g", numbers[i].name,
             *(const double *) (const void *) ((const char *) f
-                                              + seconds[i].offset));
+                                              + numbers[i].offset));
     weft_string_add(out, ",\n");
     weft_string_add(out, " \"memory\": [");
     for (int32_t i = 0; i < f->n_memory; i++)
         weft_string_addf(out, "%s%.6g", i ? ", " : "", f->memory[i]);
     weft_string_addf(out, "],\n \"host\": %.6g, \"inside\": %.6g", f->host,
                      f->inside);
-    weft_string_addf(out, ",\n \"message_s\": %.6g, \"message_rate\": %.6g",
-                     f->message_s, f->message_rate);
     weft_string_add(out, ",\n \"shapes\": [");
     for (int32_t i = 0; i < f->n_shapes; i++) {
         weft_string_add(out, i ? ",\n  " : "\n  ");
@@ -274,20 +280,14 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = weft_json_int(root, path, "devices", 1, 64, &v, err);
     f->machine.n_devices = (int32_t) v;
-    for (size_t i = 0; i < WEFT_COUNT(seconds) && !rc; i++)
+    for (size_t i = 0; i < WEFT_COUNT(numbers) && !rc; i++)
         rc = weft_json_double(
-            root, path, seconds[i].name,
-            (double *) (void *) ((char *) f + seconds[i].offset), err);
+            root, path, numbers[i].name,
+            (double *) (void *) ((char *) f + numbers[i].offset), err);
     if (!rc)
         rc = weft_json_double_or(root, path, "host", 0, &f->host, err);
     if (!rc)
         rc = weft_json_double_or(root, path, "inside", 0, &f->inside, err);
-    if (!rc)
-        rc = weft_json_double_or(root, path, "message_s", 0, &f->message_s,
-                                 err);
-    if (!rc)
-        rc = weft_json_double_or(root, path, "message_rate", 0,
-                                 &f->message_rate, err);
     if (!rc && here)
         rc = compare(path, "machine", f->machine.cpu, here->cpu, err);
     if (!rc && here)

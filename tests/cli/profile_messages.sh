@@ -30,13 +30,16 @@ cmp -s costs.json before.json || complain "a refused file is changed"
 
 on_ranks 2 "$weft" profile "$ppo" --messages costs.json >log 2>&1 ||
     complain "two ranks measure nothing"
-for key in message_s message_rate; do
+for key in message_s message_rate message_core_s; do
     awk -v x="$(number $key)" 'BEGIN { exit !(x + 0 > 0) }' ||
         complain "no $key"
 done
 # All else stays.
 sed -e 's/"message_s": [^,]*/"message_s": 0/' \
-    -e 's/"message_rate": [^,]*/"message_rate": 0/' costs.json >without.json
+    -e 's/"message_rate": [^,]*/"message_rate": 0/' \
+    -e 's/"message_core_s": [^,]*/"message_core_s": 0/' \
+    -e 's/"message_core_byte_s": [^,]*/"message_core_byte_s": 0/' \
+    costs.json >without.json
 cmp -s without.json before.json || complain "other numbers are changed"
 
 sed 's/"weft": "/&0/' costs.json >stale.json

@@ -24,7 +24,10 @@ struct brute {
     int device[BRUTE_TASKS];
     double left[BRUTE_TASKS][WEFT_ENGINE_PATH]; /* bytes */
     struct weft_engine_message message[BRUTE_TASKS];
-    int runs[BRUTE_DEVICES]; /* -1: nothing */
+    int runs[BRUTE_DEVICES];    /* -1: nothing */
+    int turn[BRUTE_DEVICES];    /* by rank: whose task ends later ... */
+    double owed[BRUTE_DEVICES]; /* ... by so much, unless a device is idle */
+    bool timed[BRUTE_DEVICES];  /* first of its gang */
 };
 
 static bool brute_uses(const struct weft_recording *r, int64_t task,
@@ -93,8 +96,10 @@ static bool brute_has_inserted(struct brute *b, int k)
                     && brute_of_rank(b, task, k)
                  ? b->job->insert(b->job->ctx, b->r, task)
                  : 0;
-    if (s > 0 && b->inserted[k] <= 0)
+    if (s > 0 && b->inserted[k] <= 0) {
         b->inserted[k] = b->now + s;
+        b->owed[k] += s;
+    }
     return b->inserted[k] <= b->now;
 }
 
@@ -198,8 +203,40 @@ static bool brute_begin_on(struct brute *b, int device)
         b->start[i] = b->now;
         b->end[i] = b->now + longest;
         b->runs[b->device[i]] = (int) i;
+        b->timed[b->device[i]] = i == first;
     }
     return true;
+}
+
+/* The rank of a message's sender, 0, or receiver, 1. */
+static int brute_end(const struct brute *b, int64_t message, int end)
+{
+    const struct weft_rec_task *t = &b->r->task[message];
+    return b->r->tile[b->r->access[t->access + end].tile].place
+         / b->job->places_per_rank;
+}
+
+static void brute_settle(struct brute *b, int rank)
+{
+    int n = 0, idle = 0;
+    for (int d = 0; d < b->job->n_devices; d++)
+        if (b->job->place_of[d] / b->job->places_per_rank == rank) {
+            idle += b->runs[d] < 0;
+            n += b->runs[d] >= 0 && b->timed[d];
+        }
+    double s = b->owed[rank];
+    b->owed[rank] = 0;
+    if (!b->job->crowded || s <= 0 || idle > 0 || n == 0)
+        return;
+    int turn = b->turn[rank]++ % n;
+    for (int d = 0; d < b->job->n_devices; d++)
+        if (b->job->place_of[d] / b->job->places_per_rank == rank
+            && b->timed[d] && turn-- == 0) {
+            int64_t first, end;
+            weft_recording_members(b->r, b->runs[d], &first, &end);
+            for (int64_t i = first; i < end; i++)
+                b->end[i] += s;
+        }
 }
 
 static void brute_post(struct brute *b)
@@ -217,6 +254,7 @@ static void brute_post(struct brute *b)
             continue;
         }
         b->job->message(b->job->ctx, b->r, i, &b->message[i]);
+        b->owed[brute_end(b, i, 0)] += b->message[i].core_s;
         for (int k = 0; k < b->message[i].n_links; k++)
             b->left[i][k] = b->message[i].bytes;
         if (b->message[i].n_links == 0)
@@ -281,6 +319,9 @@ static bool brute_go(struct brute *b)
         if (b->begun[i] && b->end[i] >= 0 && b->end[i] <= next
             && !b->ended[i]) {
             b->ended[i] = true;
+            if (b->device[i] < 0 && b->r->task[i].kind != WEFT_REC_ANSWER
+                && brute_end(b, i, 1) != brute_end(b, i, 0))
+                b->owed[brute_end(b, i, 1)] += b->message[i].core_s;
             if (b->device[i] >= 0)
                 b->runs[b->device[i]] = -1;
         }
@@ -299,6 +340,8 @@ static void brute_play(struct brute *b)
             for (int d = 0; d < b->job->n_devices; d++)
                 any = brute_begin_on(b, d) || any;
         }
+        for (int k = 0; k < brute_ranks(b); k++)
+            brute_settle(b, k);
     } while (brute_go(b));
 }
 

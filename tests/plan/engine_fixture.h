@@ -92,7 +92,7 @@ static inline int64_t send(int32_t src, int32_t dst, int32_t link,
     weft_recording_access(&r, src, READ);
     weft_recording_access(&r, dst, WRITE);
     message_of[r.n_tasks - 1] = (struct weft_engine_message){
-        bytes, latency_s, 2, {link, to_link}};
+        bytes, latency_s, 0, 2, {link, to_link}};
     return r.n_tasks - 1;
 }
 

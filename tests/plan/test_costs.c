@@ -396,13 +396,15 @@ static void test_measured(void)
                                          .task_tile_s = 0.25,
                                          .insert_s = 2,
                                          .insert_tile_s = 0.5,
+                                         .message_core_s = 3,
+                                         .message_core_byte_s = 0.1,
                                          .op = &op,
                                          .n_ops = 1};
     struct weft_costs *costs;
     parse(good);
     REQUIRE_OK(weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
                                                           .file = &file,
-                                                          .n_ranks = 1,
+                                                          .n_ranks = 2,
                                                           .n_devices = 1},
                                  &costs, &err),
                err);
@@ -414,6 +416,18 @@ static void test_measured(void)
     CHECK(near(weft_costs_task(costs, &r, one, 0), 1 + 2 * 0.25 + 5));
     CHECK(near(weft_costs_insert(costs, &r, one), 2 + 2 * 0.5));
     CHECK(weft_costs_inserts(costs));
+    /* a core handles a message; meanwhile its links carry no other */
+    int64_t message = task(WEFT_REC_MESSAGE, 1, NULL);
+    weft_recording_access(&r, tile(0, 50), 0);
+    weft_recording_access(&r, tile(1, 50), 1);
+    weft_recording_work(&r, NULL);
+    int32_t link[WEFT_COSTS_PATH];
+    double latency, bytes;
+    CHECK_INT(weft_costs_message(costs, &r, message, link, &latency, &bytes),
+              2);
+    CHECK(near(bytes, 50 + 3 * 25e9) && near(latency, 8e-6));
+    CHECK(near(weft_costs_message_core(costs, &r, message), 3 + 50 * 0.1));
+    CHECK(weft_costs_message_core(costs, &r, one) == 0);
     weft_recording_release(&r);
     weft_costs_free(costs);
 }

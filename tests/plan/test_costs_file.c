@@ -93,6 +93,8 @@ static void collect(struct weft_costs_file *f)
         .host = 25e9,
         .inside = 300e9,
         .message_s = 7e-6,
+        .message_core_s = 2e-6,
+        .message_core_byte_s = 1e-10,
         .message_rate = 2e9};
     REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
 }
@@ -209,13 +211,14 @@ static void test_file(void)
     CHECK_INT(again.machine.n_devices, 2);
     CHECK(near(again.task_s, 3e-6) && near(again.task_tile_s, 1e-7));
     CHECK(near(again.insert_s, 5e-6) && near(again.insert_tile_s, 2e-7));
+    CHECK(near(again.message_core_byte_s, 1e-10));
     struct weft_cluster cluster;
     again.memory[again.n_memory++] = 3e12;
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
     CHECK(near(cluster.kind[0].host.bytes_per_s, 25e9));
     CHECK(near(cluster.kind[0].inside.bytes_per_s, 300e9));
     CHECK(near(cluster.kind[0].rail.bytes_per_s, 2e9));
-    CHECK(near(cluster.kind[0].rail.latency_s, 7e-6));
+    CHECK(near(cluster.kind[0].rail.latency_s, 7e-6 - 2e-6));
     again.message_rate = 0; /* as fast as copies then */
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
     CHECK(near(cluster.kind[0].rail.bytes_per_s, 25e9));

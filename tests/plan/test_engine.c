@@ -449,10 +449,56 @@ static void test_insertion_ranks(void)
     done(e);
 }
 
+/* Where devices have all cores, a program that inserts takes a core of a busy
+ * device, and so do messages at both of their ends; an idle device's is free. */
+static void test_crowded(void)
+{
+    struct weft_engine_job job = own;
+    job.crowded = true;
+    job.insert = insert;
+    begin();
+    for (int k = 0; k < 3; k++)
+        insert_s[task(0, 0, 0, 10)] = 1;
+    struct weft_engine *e = play(&job);
+    check_span(e, 0, 1, 13); /* while the two others are inserted */
+    check_span(e, 2, 23, 33);
+    check_s(weft_engine_use(e, 0).busy_s, 32);
+    done(e);
+    job.insert = NULL;
+    begin();
+    int32_t x = tile(0, 20), y = tile(1, 20);
+    task(0, 0, 0, 1);
+    weft_recording_access(&r, x, WRITE);
+    int64_t m = send(x, y, 0, 1, 20, 0);
+    message_of[m].core_s = 0.25;
+    int64_t a = task(0, 0, 0, 4), b = task(1, 0, 0, 2), c = task(1, 0, 0, 6);
+    e = play(&job);
+    check_span(e, m, 1, 3);
+    check_span(e, a, 1, 5.25);
+    check_span(e, b, 0, 2); /* nothing has come yet */
+    check_span(e, c, 2, 8.25);
+    done(e);
+    /* two devices of a rank take turns; one that is idle does it alone */
+    job.place_of = same_place;
+    job.n_places = DEVICES / 2;
+    job.insert = insert;
+    begin();
+    int32_t device[] = {0, 1, 0, 1, 0};
+    for (int k = 0; k < 5; k++) {
+        insert_s[task(device[k], 0, 0, 10)] = 1;
+        r.task[k].place = 0;
+    }
+    e = play(&job);
+    check_span(e, 0, 1, 13); /* the third's insertion, and the fifth's */
+    check_span(e, 1, 2, 13);
+    done(e);
+}
+
 WEFT_TESTS("plan/engine", {"test_fork", test_fork},
            {"test_pipeline", test_pipeline}, {"test_period", test_period},
            {"test_links", test_links}, {"test_copy_beside", test_copy_beside},
            {"test_order", test_order}, {"test_gang", test_gang},
            {"test_waits", test_waits}, {"test_grows", test_grows},
            {"test_insertion", test_insertion},
-           {"test_insertion_ranks", test_insertion_ranks})
+           {"test_insertion_ranks", test_insertion_ranks},
+           {"test_crowded", test_crowded})

@@ -70,6 +70,7 @@ static void make_message(struct world *w)
     int a = draw(BRUTE_LINKS);
     send(from, to, a, (a + 1 + draw(BRUTE_LINKS - 1)) % BRUTE_LINKS,
          20 * draw_s(), draw(2) ? draw_s() / 4 : 0);
+    message_of[r.n_tasks - 1].core_s = draw(2) ? draw_s() / 8 : 0;
     if (r.tile[from].place / w->job.places_per_rank
             == r.tile[to].place / w->job.places_per_rank
         && draw(2))
@@ -289,6 +290,7 @@ static void test_random(void)
         w.job.places_per_rank = round % LAYOUTS == 2 ? 2 : 1;
         w.job.ctx = &slow;
         w.job.insert = round % 2 ? insert : NULL;
+        w.job.crowded = round % 4 < 2;
         make(&w);
         for (int i = 0; i < MOST_TASKS && w.job.insert; i++)
             insert_s[i] = draw(4) ? draw_s() / 2 : 0;

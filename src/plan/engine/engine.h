@@ -28,6 +28,10 @@
  * faster one earlier than it would if that waited for it; the bytes that a link
  * carries in a second are the same, and each event costs O(log n).
  *
+ * Where a job's devices have all cores of their machines, whoever else works there
+ * takes time from them: while a rank's program inserts a task, or messages are
+ * handled, a task of the rank ends so much later, unless a device of it is idle.
+ *
  * A recording may grow while it is played: what comes next can then depend on
  * what has ended.
  */
@@ -45,6 +49,8 @@ enum { WEFT_ENGINE_PATH = 4 };
 /* What a message takes. */
 struct weft_engine_message {
     double bytes, latency_s;
+    double
+        core_s; /* that a core of either rank is busy with it, see `crowded` */
     int32_t n_links;                /* 0: it takes no more than its latency */
     int32_t link[WEFT_ENGINE_PATH]; /* numbers of links, all different */
 };
@@ -58,6 +64,7 @@ struct weft_engine_job {
     int32_t n_links;
     const double *bytes_per_s; /* (n_links) */
     bool memory;               /* count what tiles take */
+    bool crowded;              /* no rank has more cores than devices */
     void *ctx;
     /* Seconds of a task on a device (-1: of an answer, from outside); of a
      * gang's member, it alone. >= 0. */

@@ -10,8 +10,8 @@
 
 /* ---- Ranks ------------------------------------------------------------- */
 
-/* The ranks of a task: one, or two of a message. */
-static int ranks_of(const struct weft_engine *e, int64_t task, int32_t out[2])
+int weft_engine_ranks(const struct weft_engine *e, int64_t task,
+                      int32_t out[2])
 {
     const struct weft_rec_task *t = weft_engine_rec(e, task);
     int n = 0;
@@ -84,7 +84,7 @@ static void hold_back(struct weft_engine *e, int32_t rank, int64_t lots)
 static int32_t *next_of(struct weft_engine *e, int64_t task, int32_t rank)
 {
     int32_t ranks[2];
-    int n = ranks_of(e, task, ranks);
+    int n = weft_engine_ranks(e, task, ranks);
     return &e->task[task].link[n > 1 && ranks[1] == rank];
 }
 
@@ -99,6 +99,7 @@ static void insert_more(struct weft_engine *e, int32_t rank)
             weft_timers_set(&e->timers,
                             e->job.n_devices + e->job.n_links + rank,
                             e->now_s + s);
+            weft_engine_owe(e, rank, s);
             return;
         }
         k->inserts = *next_of(e, task, rank);
@@ -194,7 +195,7 @@ static int64_t lot_of(struct weft_engine *e, int64_t task, int32_t rank)
 void weft_engine_ended(struct weft_engine *e, int64_t task)
 {
     int32_t rank[2];
-    int n = ranks_of(e, task, rank);
+    int n = weft_engine_ranks(e, task, rank);
     e->n_open--;
     for (int i = 0; i < n; i++)
         if (--*in_lot(e, lot_of(e, task, rank[i]), rank[i]) == 0
@@ -209,7 +210,7 @@ static void announce(struct weft_engine *e, int64_t task)
 {
     const struct weft_rec_task *t = weft_engine_rec(e, task);
     int32_t rank[2];
-    int n = ranks_of(e, task, rank);
+    int n = weft_engine_ranks(e, task, rank);
     e->n_open++;
     e->task[task].end_s = t->position > 0 && t->device >= 0
                             ? -(double) ++weft_engine_gate(e, t)->inserted

@@ -86,11 +86,13 @@ struct weft_engine_rank {
     int64_t lot;           /* of the task that ended last */
     int32_t hold, last;    /* what it waits for, first and last */
     int32_t inserts, then; /* list of tasks: what it inserts, and its end */
+    int32_t turn;          /* of its devices, to be delayed */
+    double owed_s;         /* that others need a core of it, from now on */
 };
 
 struct weft_engine_flight {
     int64_t task;
-    double latency_s;
+    double latency_s, core_s;
     int32_t n_links; /* that have not carried all of it */
     int32_t next;    /* a free one */
 };
@@ -116,7 +118,8 @@ struct weft_engine {
     struct weft_engine_job job;
     const struct weft_recording *r;
     double now_s;
-    bool full;                /* memory ran out */
+    bool full; /* memory ran out */
+    bool owes; /* some rank does, see struct weft_engine_rank */
     int64_t n_tasks, n_tiles; /* taken in */
     int64_t task_room, access_room, tile_room;
     struct weft_engine_task *task;
@@ -163,7 +166,14 @@ void weft_engine_insert(struct weft_engine *e);
 void weft_engine_inserted(struct weft_engine *e, int32_t rank);
 void weft_engine_ended(struct weft_engine *e, int64_t task); /* for waits */
 
+/* A rank's tasks and messages have one or two ranks, a message's sender first:
+ * how many. */
+int weft_engine_ranks(const struct weft_engine *e, int64_t task,
+                      int32_t out[2]);
+
 /* lanes.c: who runs what. */
+/* Something else needs a core of the rank for so long. */
+void weft_engine_owe(struct weft_engine *e, int32_t rank, double s);
 void weft_engine_ready(struct weft_engine *e, int64_t task);
 void weft_engine_begin_all(struct weft_engine *e);
 void weft_engine_device_ended(struct weft_engine *e, int32_t device);

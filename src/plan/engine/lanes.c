@@ -211,7 +211,41 @@ static void begin_first(struct weft_engine *e, int32_t device)
         heap_take(e, top, ready_before);
         begin_on(e, d, i);
     }
+    if (end - first > 1)
+        device = weft_engine_rec(e, first)->device;
     weft_timers_set(&e->timers, device, e->now_s + longest);
+}
+
+void weft_engine_owe(struct weft_engine *e, int32_t rank, double s)
+{
+    if (!e->job.crowded)
+        return;
+    e->rank[rank].owed_s += s;
+    e->owes = true;
+}
+
+/* Whatever needed a core of a rank now had an idle device's, or a task ends so
+ * much later. Devices take turns; of a gang only that of the first member, whose
+ * timer is that of all. */
+static void settle(struct weft_engine *e, int32_t rank)
+{
+    struct weft_engine_rank *k = &e->rank[rank];
+    int32_t places = e->job.places_per_rank, n = 0, turn;
+    const struct weft_engine_place *place = &e->place[rank * places];
+    int32_t from = place->first, end = place[places - 1].end;
+    double s = k->owed_s;
+    k->owed_s = 0;
+    for (int32_t d = from; d < end; d++) {
+        if (e->device[d].task == WEFT_ENGINE_NONE)
+            return;
+        n += weft_timers_is_set(&e->timers, d);
+    }
+    if (n == 0 || !(s > 0))
+        return;
+    turn = k->turn++ % n;
+    for (int32_t d = from; d < end; d++)
+        if (weft_timers_is_set(&e->timers, d) && turn-- == 0)
+            weft_timers_set(&e->timers, d, e->timers.time[d] + s);
 }
 
 void weft_engine_begin_all(struct weft_engine *e)
@@ -223,6 +257,9 @@ void weft_engine_begin_all(struct weft_engine *e)
             e->look[w] &= e->look[w] - 1;
             begin_first(e, device);
         }
+    for (int32_t k = 0; k < e->n_ranks && e->owes; k++)
+        settle(e, k);
+    e->owes = false;
 }
 
 void weft_engine_end(struct weft_engine *e, int64_t task)

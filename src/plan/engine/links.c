@@ -118,6 +118,14 @@ double weft_engine_moved_s(const struct weft_engine *e, int32_t place)
     return p->moved_s + (p->n_messages > 0 ? e->now_s - p->since_s : 0);
 }
 
+/* Its sender, 0, or its receiver handles a message. */
+static void handle(struct weft_engine *e, int64_t task, int end, double s)
+{
+    int32_t rank[2];
+    if (s > 0 && weft_engine_ranks(e, task, rank) > end)
+        weft_engine_owe(e, rank[end], s);
+}
+
 static void send(struct weft_engine *e, int64_t task)
 {
     struct weft_engine_message m = {.n_links = 0};
@@ -129,6 +137,8 @@ static void send(struct weft_engine *e, int64_t task)
     count(e, task, 1);
     e->flight[i].n_links = m.n_links;
     e->flight[i].latency_s = m.latency_s;
+    e->flight[i].core_s = m.core_s;
+    handle(e, task, 0, m.core_s);
     for (int32_t k = 0; k < m.n_links; k++) {
         struct weft_engine_link *l = &e->link[m.link[k]];
         work(e, m.link[k]);
@@ -187,8 +197,10 @@ void weft_engine_flight_ended(struct weft_engine *e, int32_t flight)
 {
     struct weft_engine_flight *f = &e->flight[flight];
     int64_t task = f->task;
-    if (weft_engine_rec(e, task)->kind != WEFT_REC_ANSWER)
+    if (weft_engine_rec(e, task)->kind != WEFT_REC_ANSWER) {
         count(e, task, -1);
+        handle(e, task, 1, f->core_s);
+    }
     weft_timers_remove_first(&e->timers);
     f->next = e->free_flight;
     e->free_flight = flight;

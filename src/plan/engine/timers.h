@@ -18,6 +18,11 @@ struct weft_timers {
 bool weft_timers_room(struct weft_timers *t, int32_t n);
 void weft_timers_release(struct weft_timers *t);
 void weft_timers_set(struct weft_timers *t, int32_t number, double time);
+static inline bool weft_timers_is_set(const struct weft_timers *t,
+                                      int32_t number)
+{
+    return t->at[number] > 0;
+}
 void weft_timers_remove_first(struct weft_timers *t);
 
 #endif

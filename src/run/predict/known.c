@@ -5,6 +5,7 @@
 #include "base/topology.h"
 #include "job/profile.h"
 #include "kern/device_cuda.h"
+#include "rt/graph.h"
 
 enum { ITERATIONS = 3 };
 
@@ -15,6 +16,7 @@ struct weft_known {
     bool has_costs, has_cluster;
     double free_bytes; /* of this machine */
     double gpu_bytes;  /* of a GPU, of a run that has them */
+    int32_t n_cores;   /* of this machine */
 };
 
 static int read_files(const struct weft_config *c, struct weft_known *k,
@@ -32,6 +34,8 @@ static int read_files(const struct weft_config *c, struct weft_known *k,
         rc = weft_topology_read(&machine, err);
     if (!rc)
         k->free_bytes = (double) machine.free_bytes;
+    if (!rc)
+        k->n_cores = weft_topology_cores(&machine);
     k->gpu_bytes = c->runtime.gpu_memory_gib * 0x1p30;
     struct weft_k_device gpu;
     if (k->gpu_bytes == 0 && c->runtime.devices == WEFT_ON_GPUS
@@ -70,15 +74,18 @@ struct weft_simulate_options weft_known_options(struct weft_known *k,
                                                 const struct weft_g_job *job)
 {
     int32_t n = job->n_ranks * job->n_devices;
-    int32_t n_gpus = job->n_gpus;
+    int32_t n_gpus = job->n_gpus, rank;
+    int32_t here = weft_world_here(&rank);
     if (!k->has_cluster)
         weft_costs_file_cluster(
             &k->costs, job->n_ranks, n_gpus ? n_gpus : job->n_devices,
             n_gpus ? k->gpu_bytes : k->free_bytes / n, &k->cluster);
-    return (struct weft_simulate_options){.cluster = &k->cluster,
-                                          .costs = k->has_costs ? &k->costs
-                                                                : NULL,
-                                          .lengths = &k->lengths,
-                                          .iterations = ITERATIONS,
-                                          .gangs = n > WEFT_FEW_DEVICES};
+    return (struct weft_simulate_options){
+        .cluster = &k->cluster,
+        .costs = k->has_costs ? &k->costs : NULL,
+        .lengths = &k->lengths,
+        .iterations = ITERATIONS,
+        .gangs = n > WEFT_FEW_DEVICES,
+        .crowded = !k->has_cluster && n_gpus == 0
+                && here * job->n_devices >= k->n_cores};
 }

@@ -24,6 +24,7 @@ static void message(void *ctx, const struct weft_recording *r, int64_t task,
     struct weft_simulation *s = ctx;
     out->n_links = weft_costs_message(s->costs, r, task, out->link,
                                       &out->latency_s, &out->bytes);
+    out->core_s = weft_costs_message_core(s->costs, r, task);
 }
 
 static double insert(void *ctx, const struct weft_recording *r, int64_t task)
@@ -69,6 +70,7 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
         .places_per_rank = weft_g_job_places_per_rank(job),
         .place_of = s->place_of,
         .memory = true,
+        .crowded = s->options->crowded,
         .ctx = s,
         .seconds = seconds,
         .message = message};
