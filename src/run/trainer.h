@@ -171,8 +171,9 @@ bool weft_trainer_moves(const struct weft_trainer *t,
 /* Goes on by another plan, which was checked for the job, between iterations:
  * numbers stay what they are. Of a next one that has begun the samples are kept
  * (run/ahead.h). Instances are made anew, and models whose home changes move one
- * after the other; meanwhile there are both copies of one. Takes the plan over, also after an error. Collective.
- * Errors: those of creating tiles, after which the run cannot go on. */
+ * after the other; meanwhile there are both copies of one. Takes the plan over,
+ * also after an error. Collective. Errors: those of creating tiles, after which
+ * the run cannot go on. */
 int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
                              struct weft_err *err);
 
