@@ -292,36 +292,41 @@ size_t weft_gen_chunk_scratch_bytes(const struct weft_shape *shape,
 void weft_gen_fill(struct weft_gen_state *state, int32_t context,
                    int32_t room);
 /* Copies the sample of a slot into `rollout` (W) and frees slot and pages. It
- * has finished; or it has not (moves), and goes on elsewhere. */
+ * has finished; or it has not (moves), and goes on elsewhere. cached (W,
+ * weft_gen_cached_bytes(), may be NULL): which pages it had, which are as they
+ * were until the instance's next step. */
 void weft_insert_gen_retire(struct weft_seq *seq,
                             const struct weft_where *where, int32_t slot,
                             bool moves, struct weft_tile *state,
-                            struct weft_tile *rollout);
+                            struct weft_tile *rollout,
+                            struct weft_tile *cached);
 /* Puts an unfinished sample into a free slot, behind those that are there. It
  * is read again, as one that had given its pages back, and goes on with the
- * same bits. */
+ * same bits. Or it takes pages for the cache that it had there (left; NULL: it
+ * is read again), if there are enough, and tells which (taken, W). */
 void weft_insert_gen_enter(struct weft_seq *seq,
                            const struct weft_where *where, int32_t slot,
                            int32_t sample, int32_t limit,
-                           struct weft_tile *rollout,
-                           struct weft_tile *state);
+                           struct weft_tile *rollout, struct weft_tile *state,
+                           struct weft_tile *left, struct weft_tile *taken);
+/* Of a sample of n_total tokens: what tells its pages. */
+size_t weft_gen_cached_bytes(int32_t n_total);
 
 enum { WEFT_GEN_ARENAS = 64 };
-/* Gathers the pages of a slot's KV cache into `cache` (W, of
- * weft_gen_cache_bytes()), before the sample leaves the slot; and fills the
- * pages of one that has just entered another instance, cut alike, with them, if
- * there are enough; else it is read again. All tiles lie at one place. n_pages:
- * of an arena. n_arenas: at most WEFT_GEN_ARENAS. */
+/* Gathers the pages that a sample had (left) in arenas of an instance into
+ * `cache` (W, of weft_gen_cache_bytes()); and copies them to those that it has
+ * taken in arenas of another one, cut alike. Of each all tiles lie at one place.
+ * n_pages: of an arena. n_arenas: at most WEFT_GEN_ARENAS. */
 size_t weft_gen_cache_bytes(int32_t n_arenas, struct weft_tile *const arena[],
                             int32_t n_pages, int32_t n_total);
 void weft_insert_gen_pack(struct weft_seq *seq,
-                          const struct weft_where *where, int32_t slot,
-                          struct weft_tile *state, int32_t n_arenas,
+                          const struct weft_where *where,
+                          struct weft_tile *left, int32_t n_arenas,
                           struct weft_tile *const arena[], int32_t n_pages,
                           struct weft_tile *cache);
 void weft_insert_gen_unpack(struct weft_seq *seq,
-                            const struct weft_where *where, int32_t slot,
-                            struct weft_tile *cache, struct weft_tile *state,
+                            const struct weft_where *where,
+                            struct weft_tile *taken, struct weft_tile *cache,
                             int32_t n_arenas, struct weft_tile *const arena[],
                             int32_t n_pages);
 
@@ -342,8 +347,8 @@ int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
                         struct weft_gen_status *status,
                         struct weft_work_rows step[], struct weft_err *err);
 void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
-/* As weft_insert_gen_enter(), of a sample of n_total tokens; then as
- * weft_insert_gen_unpack(), of n_cached tokens. */
+/* As weft_insert_gen_enter(), of a sample of n_total tokens, n_cached of which
+ * were in its cache; 0: it is read again. */
 void weft_gen_play_enter(struct weft_gen_play *play,
                          const struct weft_gen_admit *admit, int32_t n_total,
                          int32_t n_cached);

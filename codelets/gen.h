@@ -51,6 +51,12 @@ void weft_gen_admit(const struct weft_gen_view *view,
 int64_t weft_gen_enter(const struct weft_gen_view *view, int32_t slot,
                        int32_t sample, int32_t n_prompt, int32_t n_total,
                        int32_t limit, const int32_t *token);
+/* The cache of a sample that moves: how many tokens it has, and the pages of an
+ * instance that have them. */
+struct weft_gen_cached {
+    int32_t n_cached;
+    int32_t page[]; /* (weft_gen_pages_for(n_cached)) */
+};
 /* Takes pages for the first n_cached tokens of a slot that has none, if there
  * are so many that nobody runs with; returns how many pages, or 0. */
 int32_t weft_gen_take_cache(const struct weft_gen_view *view, int32_t slot,

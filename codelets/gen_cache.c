@@ -1,67 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The KV cache of a sample that moves: its pages, gathered into one tile, and
- * put into another instance's arenas. Instances of a call are cut alike, so
- * that pages are laid out alike, too. */
-#include <string.h>
-
+/*
+ * The KV cache of a sample that moves. Its pages in some of an instance's
+ * arenas, which lie at one place, are gathered into one tile, and put into the
+ * arenas of the same members of another instance. Instances of a call are cut
+ * alike, so that pages are laid out alike, too. Which pages these are is said by
+ * the instances' states, which may lie elsewhere (gen_retire.c).
+ */
 #include "codelets/gen_pages.h"
 
 struct cache_args {
-    int32_t slot, n_arenas;
-    int32_t capacity; /* pages that the tile has room for */
+    int32_t n_arenas;
+    int32_t capacity; /* pages of each arena that the tile has room for */
     size_t page_bytes[WEFT_GEN_ARENAS];
 };
 
-/* Of a tile; all arenas' pages of its first tokens follow, then of the next. */
-struct cache {
-    int32_t n_cached, reserved[15];
-};
+size_t weft_gen_cached_bytes(int32_t n_total)
+{
+    return sizeof(struct weft_gen_cached)
+         + (size_t) weft_gen_pages_for(n_total) * sizeof(int32_t);
+}
 
-static size_t bytes_each(const struct cache_args *args)
+/* Of a page in all arenas. */
+static size_t bytes_each(int32_t n_arenas, struct weft_tile *const arena[],
+                         int32_t n_pages)
 {
     size_t sum = 0;
-    for (int32_t i = 0; i < args->n_arenas; i++)
-        sum += args->page_bytes[i];
+    for (int32_t i = 0; i < n_arenas; i++)
+        sum += weft_tile_bytes(arena[i]) / (size_t) n_pages;
     return sum;
 }
 
 size_t weft_gen_cache_bytes(int32_t n_arenas, struct weft_tile *const arena[],
                             int32_t n_pages, int32_t n_total)
 {
-    size_t sum = 0;
-    for (int32_t i = 0; i < n_arenas; i++)
-        sum += weft_tile_bytes(arena[i]) / (size_t) n_pages;
-    return sizeof(struct cache) + sum * (size_t) weft_gen_pages_for(n_total);
+    return bytes_each(n_arenas, arena, n_pages)
+         * (size_t) weft_gen_pages_for(n_total);
 }
-
-/* A slot with nothing in the cache, as one that was put off, leaves nothing. */
-static int gen_pack_cpu(const void *args_, void *const buf[], int n_buf,
-                        struct weft_exec *x)
-{
-    const struct cache_args *args = args_;
-    struct weft_take take = {buf, n_buf, 0};
-    struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
-    void *const *arena = buf + take.next;
-    take.next += args->n_arenas;
-    struct cache *out = weft_take(&take);
-    weft_take_end(&take);
-    char *to = (char *) (out + 1);
-    const int32_t *page = weft_gen_pages_of(&view, args->slot);
-    int32_t n = view.slot[args->slot].n_cached;
-    (void) x;
-    weft_assert(weft_gen_pages_for(n) <= args->capacity);
-    *out = (struct cache){.n_cached = n};
-    for (int32_t k = 0; k < weft_gen_pages_for(n); k++)
-        for (int32_t i = 0; i < args->n_arenas; i++) {
-            size_t bytes = args->page_bytes[i];
-            memcpy(to, (const char *) arena[i] + (size_t) page[k] * bytes,
-                   bytes);
-            to += bytes;
-        }
-    return 0;
-}
-
-WEFT_CODELET(gen_pack, 0x43a047, gen_pack_cpu)
 
 int32_t weft_gen_take_cache(const struct weft_gen_view *view, int32_t slot,
                             int32_t n_cached)
@@ -75,57 +49,74 @@ int32_t weft_gen_take_cache(const struct weft_gen_view *view, int32_t slot,
     return n;
 }
 
-static int gen_unpack_cpu(const void *args_, void *const buf[], int n_buf,
-                          struct weft_exec *x)
+/* Copies pages between arenas and the tile, which has all arenas' pages of the
+ * first tokens, then of the next. */
+static void copy_pages(const struct cache_args *args,
+                       const struct weft_gen_cached *cached,
+                       void *const arena[], char *tile, bool packs,
+                       struct weft_exec *x)
 {
-    const struct cache_args *args = args_;
-    struct weft_take take = {buf, n_buf, 0};
-    const struct cache *in = weft_take(&take);
-    struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
-    void *const *arena = buf + take.next;
-    take.next += args->n_arenas;
-    weft_take_end(&take);
-    const char *from = (const char *) (in + 1);
-    int32_t n = weft_gen_take_cache(&view, args->slot, in->n_cached);
-    const int32_t *page = weft_gen_pages_of(&view, args->slot);
-    (void) x;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    int32_t n = weft_gen_pages_for(cached->n_cached);
+    weft_assert(n <= args->capacity);
     for (int32_t k = 0; k < n; k++)
         for (int32_t i = 0; i < args->n_arenas; i++) {
             size_t bytes = args->page_bytes[i];
-            memcpy((char *) arena[i] + (size_t) page[k] * bytes, from, bytes);
-            from += bytes;
+            char *page = (char *) arena[i] + (size_t) cached->page[k] * bytes;
+            weft_gen_copy_bytes(stream, packs ? tile : page,
+                                packs ? page : tile, bytes);
+            tile += bytes;
         }
+}
+
+static int gen_pack(const void *args_, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    const struct cache_args *args = args_;
+    weft_assert(n_buf == 2 + args->n_arenas);
+    copy_pages(args, buf[0], buf + 1, buf[1 + args->n_arenas], true, x);
     return 0;
 }
 
-WEFT_CODELET(gen_unpack, 0x43a047, gen_unpack_cpu)
+WEFT_CODELET_2(gen_pack, 0x43a047, gen_pack, gen_pack)
 
-static struct cache_args args_of(int32_t slot, int32_t n_arenas,
+static int gen_unpack(const void *args_, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    const struct cache_args *args = args_;
+    weft_assert(n_buf == 2 + args->n_arenas);
+    copy_pages(args, buf[0], buf + 2, buf[1], false, x);
+    return 0;
+}
+
+WEFT_CODELET_2(gen_unpack, 0x43a047, gen_unpack, gen_unpack)
+
+static struct cache_args args_of(int32_t n_arenas,
                                  struct weft_tile *const arena[],
                                  int32_t n_pages,
                                  const struct weft_tile *cache)
 {
-    struct cache_args args = {.slot = slot, .n_arenas = n_arenas};
+    struct cache_args args = {.n_arenas = n_arenas};
     weft_assert(n_arenas <= WEFT_GEN_ARENAS);
     for (int32_t i = 0; i < n_arenas; i++)
         args.page_bytes[i] = weft_tile_bytes(arena[i]) / (size_t) n_pages;
-    args.capacity = (int32_t) ((weft_tile_bytes(cache) - sizeof(struct cache))
-                               / bytes_each(&args));
+    args.capacity = (int32_t) (weft_tile_bytes(cache)
+                               / bytes_each(n_arenas, arena, n_pages));
     return args;
 }
 
 void weft_insert_gen_pack(struct weft_seq *seq,
-                          const struct weft_where *where, int32_t slot,
-                          struct weft_tile *state, int32_t n_arenas,
+                          const struct weft_where *where,
+                          struct weft_tile *left, int32_t n_arenas,
                           struct weft_tile *const arena[], int32_t n_pages,
                           struct weft_tile *cache)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct cache_args args = args_of(slot, n_arenas, arena, n_pages, cache);
+    struct cache_args args = args_of(n_arenas, arena, n_pages, cache);
     struct weft_access_list access;
     weft_access_list_init(&access);
-    weft_access_list_add(&access, state, WEFT_READ);
+    weft_access_list_add(&access, left, WEFT_READ);
     for (int32_t i = 0; i < n_arenas; i++)
         weft_access_list_add(&access, arena[i], WEFT_READ);
     weft_access_list_add(&access, cache, WEFT_WRITE);
@@ -134,18 +125,18 @@ void weft_insert_gen_pack(struct weft_seq *seq,
 }
 
 void weft_insert_gen_unpack(struct weft_seq *seq,
-                            const struct weft_where *where, int32_t slot,
-                            struct weft_tile *cache, struct weft_tile *state,
+                            const struct weft_where *where,
+                            struct weft_tile *taken, struct weft_tile *cache,
                             int32_t n_arenas, struct weft_tile *const arena[],
                             int32_t n_pages)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct cache_args args = args_of(slot, n_arenas, arena, n_pages, cache);
+    struct cache_args args = args_of(n_arenas, arena, n_pages, cache);
     struct weft_access_list access;
     weft_access_list_init(&access);
+    weft_access_list_add(&access, taken, WEFT_READ);
     weft_access_list_add(&access, cache, WEFT_READ);
-    weft_access_list_add(&access, state, WEFT_READ_WRITE);
     for (int32_t i = 0; i < n_arenas; i++)
         weft_access_list_add(&access, arena[i], WEFT_READ_WRITE);
     weft_access_list_insert(&access, seq, where, &weft_cl_gen_unpack, &args,

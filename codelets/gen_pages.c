@@ -232,8 +232,8 @@ void weft_gen_fill(struct weft_gen_state *state, int32_t context,
     }
 }
 
-static void copy_bytes(struct CUstream_st *stream, void *to, const void *from,
-                       size_t bytes)
+void weft_gen_copy_bytes(struct CUstream_st *stream, void *to,
+                         const void *from, size_t bytes)
 {
     if (WEFT_ON_GPU(stream))
         weft_k_copy_cuda(stream, to, from, bytes);
@@ -247,6 +247,7 @@ void weft_gen_copy_pages(struct CUstream_st *stream, int32_t n,
 {
     char *arena = (char *) kv->arena + offset;
     for (int32_t i = 0; i < n; i++)
-        copy_bytes(stream, arena + (size_t) copy[2 * i + 1] * kv->page_bytes,
-                   arena + (size_t) copy[2 * i] * kv->page_bytes, bytes);
+        weft_gen_copy_bytes(
+            stream, arena + (size_t) copy[2 * i + 1] * kv->page_bytes,
+            arena + (size_t) copy[2 * i] * kv->page_bytes, bytes);
 }

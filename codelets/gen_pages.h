@@ -16,6 +16,9 @@ void weft_gen_count_user(const struct weft_gen_view *view, int32_t slot,
  * but for number `keep`, have given back what it takes. */
 bool weft_gen_has_free(const struct weft_gen_view *view, int32_t n,
                        int32_t keep);
+/* In a GPU's memory where the stream is one's. */
+void weft_gen_copy_bytes(struct CUstream_st *stream, void *to,
+                         const void *from, size_t bytes);
 /* Of n tokens that can be taken, those that pay. */
 int32_t weft_gen_worth(int32_t n);
 /* How many of n tokens are the same, from the first on. */

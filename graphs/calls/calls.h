@@ -385,15 +385,13 @@ void weft_g_generate_retire(struct weft_seq *seq,
                             const struct weft_g_generate *gen,
                             int32_t instance, int32_t slot, int32_t iteration,
                             struct weft_tile *rollout);
-/* Whether an instance's KV cache can move: not of GPUs, and not where its
- * replica has several places. */
-bool weft_g_generate_caches_move(const struct weft_g_generate *gen);
 /* Pages of an instance that may leave it so, and that may come to it. */
 int32_t weft_g_generate_moved_pages(const struct weft_g_generate *gen);
 /* Moves the unfinished sample of n_total tokens from a slot of one instance to
  * a free one, admit->slot, of another, with its KV cache (`cache`, as far as it
- * has one and there are pages for it), or to be read again there. Errors: those
- * of creating a tile. */
+ * has one and there are pages for it), or to be read again there. Each member's
+ * pages go to the same member of the other instance; those of members that lie
+ * at one place in both go in one message. Errors: those of creating a tile. */
 int weft_g_generate_move(struct weft_seq *seq,
                          const struct weft_g_generate *gen, int32_t from,
                          int32_t from_slot, int32_t iteration,

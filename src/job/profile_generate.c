@@ -117,8 +117,7 @@ static int move(struct weft_profile_bench *b, struct weft_g_generate *gen,
 {
     int rc = 0;
     for (int32_t i = 0; i < gen->n_instances && !rc; i++) {
-        if (weft_g_generate_caches_move(gen))
-            rc = move_out_and_in(b, gen, i, true, err);
+        rc = move_out_and_in(b, gen, i, true, err);
         if (!rc)
             rc = move_out_and_in(b, gen, i, false, err);
     }

@@ -45,8 +45,7 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
         .n_replicas = when->share > 0 ? replicas : 1,
         .most_batch = each * gen->n_slots,
         .room_tokens = (int64_t) each * gen->n_pages * WEFT_PAGE_TOKENS,
-        .cached_from = weft_g_generate_caches_move(gen) ? when->cached_from
-                                                        : 0};
+        .cached_from = when->cached_from};
     if (when->most_batch > 0 && when->most_batch < out->most_batch)
         out->most_batch = when->most_batch;
     if (out->n_replicas == 1)

@@ -281,25 +281,53 @@ static double token_bytes(const struct weft_g_generate *gen)
     return bytes / ((double) gen->n_pages * WEFT_PAGE_TOKENS);
 }
 
-/* The slowest link from the first replica to another's, or the memory's speed
- * within a place; 1e-12, so that nothing moves, where caches cannot. */
-static double link_bytes_per_s(const struct weft_iteration_set *set)
+/* Seconds that a byte of KV takes from one instance to another, of which each
+ * member sends its part to the same member there, over the link that is busy
+ * longest; busy_s (n_links): scratch. 0: all goes within places. */
+static double byte_s(const struct weft_costs *costs,
+                     const struct weft_g_generate *gen, int32_t from,
+                     int32_t to, double *busy_s)
+{
+    int32_t n = gen->layout.plan.pp * gen->layout.plan.tp, n_links;
+    const double *speed = weft_costs_links(costs, &n_links);
+    struct weft_tile *const *a = gen->instance[from].arena;
+    struct weft_tile *const *b = gen->instance[to].arena;
+    double all = 0, most_s = 0, latency_s;
+    memset(busy_s, 0, (size_t) n_links * sizeof *busy_s);
+    for (int32_t k = 0; k < n; k++) {
+        double bytes = (double) weft_tile_bytes(a[k]);
+        int32_t link[WEFT_COSTS_PATH];
+        int32_t n_path = weft_costs_path(costs, weft_tile_place(a[k]),
+                                         weft_tile_place(b[k]), link,
+                                         &latency_s);
+        all += bytes;
+        for (int32_t i = 0; i < n_path; i++) {
+            busy_s[link[i]] += bytes / speed[link[i]];
+            most_s = fmax(most_s, busy_s[link[i]]);
+        }
+    }
+    return most_s / all;
+}
+
+/* The slowest from the first instance to another, or the memory's speed within
+ * a place. */
+static int find_link(const struct weft_iteration_set *set, double *out,
+                     struct weft_err *err)
 {
     const struct weft_trainer *t = set->p->t;
     const struct weft_g_generate *gen = &t->gen[set->call];
-    int32_t n_links, link[WEFT_COSTS_PATH];
-    double slowest = 1e10, latency_s;
-    const double *speed = weft_costs_links(t->tail->costs, &n_links);
-    if (!weft_g_generate_caches_move(gen))
-        return 1e-12;
-    for (int32_t i = 1; i < gen->n_instances; i++) {
-        int32_t n = weft_costs_path(
-            t->tail->costs, weft_g_generate_place(gen, 0),
-            weft_g_generate_place(gen, i), link, &latency_s);
-        for (int32_t k = 0; k < n; k++)
-            slowest = fmin(slowest, speed[link[k]]);
-    }
-    return slowest;
+    int32_t n_links;
+    double slowest_s = 1e-10;
+    weft_costs_links(t->tail->costs, &n_links);
+    double *busy_s = weft_alloc((size_t) n_links + 1, sizeof *busy_s);
+    if (!busy_s)
+        return weft_err_nomem(err, "links", (size_t) n_links * 8);
+    for (int32_t i = 1; i < gen->n_instances; i++)
+        slowest_s = fmax(slowest_s,
+                         byte_s(t->tail->costs, gen, 0, i, busy_s));
+    weft_free(busy_s);
+    *out = 1 / slowest_s;
+    return 0;
 }
 
 /* From how many tokens on it is faster to move the cache than to read a sample
@@ -324,8 +352,11 @@ static int choice_open(const struct weft_iteration_set *set, struct choice *c,
     *c = (struct choice){.sample = weft_alloc(all, sizeof *c->sample),
                          .seen = weft_alloc(all, sizeof *c->seen)};
     int rc = priced_init(set, &c->priced, err);
+    double bytes_per_s = 0;
     if (!rc && (!c->sample || !c->seen))
         rc = weft_err_nomem(err, "lengths", all * sizeof *c->sample);
+    if (!rc)
+        rc = find_link(set, &bytes_per_s, err);
     if (rc)
         return rc;
     int64_t pages = (int64_t) c->priced.n_instances * gen->n_pages;
@@ -337,7 +368,7 @@ static int choice_open(const struct weft_iteration_set *set, struct choice *c,
                    * set->p->t->config.rollout.prefill_tokens,
         .token_bytes = each,
         .memory_bytes = each * (double) pages * WEFT_PAGE_TOKENS,
-        .link_bytes_per_s = link_bytes_per_s(set)};
+        .link_bytes_per_s = bytes_per_s};
     fill_jobs(set, c);
     return 0;
 }

@@ -8,7 +8,10 @@
 #include "../cuda/card_orders.h"
 #include "task_fixture.h"
 
-enum { CARDS = 2, CPUS = 2 };
+#ifndef WEFT_TEST_CARDS /* how many are used, and emulated, at the most */
+#define WEFT_TEST_CARDS 2
+#endif
+enum { CARDS = WEFT_TEST_CARDS, CPUS = 2 };
 
 static struct weft_rt *rt;
 static struct weft_seq *seq;
@@ -123,7 +126,9 @@ static inline float *numbers(uint32_t stream, size_t n)
 static inline int gpus_main(const char *suite, const struct weft_test *tests,
                             size_t n)
 {
-    setenv("WEFT_CARDS", "2", 0);
+    char cards[12];
+    snprintf(cards, sizeof cards, "%d", CARDS);
+    setenv("WEFT_CARDS", cards, 0);
     if (n_found() == 0) {
         printf("skipped: no GPU\n");
         return 77;

@@ -96,6 +96,64 @@ static void test_again(void)
     fixture_stop(&f);
 }
 
+static void lay_out(const struct task_fixture *f, int32_t dp, int32_t tp,
+                    int32_t pp, struct weft_g_layout *out)
+{
+    const struct weft_g_job job = weft_g_job_of(f->rt);
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = job.n_devices};
+    struct weft_err err;
+    plan.call[1] = (struct weft_call_plan){
+        .mesh = {0, 1, 0, dp * tp * pp}, .dp = dp, .tp = tp, .pp = pp};
+    REQUIRE_OK(weft_g_layout_init(&job, &f->model.shape, &plan, 1, out, &err),
+               err);
+}
+
+/* Caches of replicas with several members move, also where these have places
+ * of their own, and what is in them is not read again. */
+static void check_caches(enum weft_dtype dtype, bool apart)
+{
+    static struct text base[N], other[N];
+    static const int32_t to[][3] = {{2, 2, 1}, {2, 1, 2}, {2, 2, 2}};
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
+    /* so many slots that all caches may be on their way at one time */
+    static const struct cut moves = {4, 24, 1, 64, 0, false, 0.7, false};
+    static const struct cut few = {4, 9, 1, 9, 8, true, 0.9, false};
+    const struct weft_k_sampling sampling = {0.7f, 0, 1, 11};
+    struct task_fixture f;
+    struct weft_shape shape = fixture_shape(dtype, false, true);
+    struct weft_g_layout home, layout;
+    struct weft_rollout_stats unmoved, moved;
+    struct weft_err err;
+    struct weft_rollout_order turns = {.follows = true};
+    control.order = &turns;
+    control.cached_from = 1;
+    fixture_open_rt(&f, 8, apart);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 1, 1, &home, &err), err);
+    fixture_open_model(&f, &shape, false, &home);
+    weft_g_layout_release(&home);
+    generate(&f, &f.model.home, &one, N, NEW, &sampling, base, &unmoved);
+    for (size_t i = 0; i < WEFT_COUNT(to); i++) {
+        lay_out(&f, to[i][0], to[i][1], to[i][2], &layout);
+        generate(&f, &layout, &moves, N, NEW, &sampling, other, &moved);
+        check_same(N, other, base);
+        CHECK(moved.n_moved > 0);
+        CHECK_INT(moved.n_cached, moved.n_moved);
+        CHECK_INT(moved.n_prefilled, unmoved.n_prefilled);
+        generate(&f, &layout, &few, N, NEW, &sampling, other, &moved);
+        check_same(N, other, base);
+        weft_g_layout_release(&layout);
+    }
+    control.cached_from = 0;
+    fixture_stop(&f);
+}
+
+static void test_caches(void)
+{
+    check_caches(WEFT_F32, false);
+    check_caches(WEFT_F32, true);
+    check_caches(WEFT_BF16, true);
+}
+
 /* Gangs of devices, of which there are more than cores. */
 static void check_gangs(enum weft_dtype dtype)
 {
@@ -151,5 +209,6 @@ static void test_generate_bf16(void)
 
 WEFT_TESTS("graphs/generate", {"test_generate_f32", test_generate_f32},
            {"test_generate_bf16", test_generate_bf16},
-           {"test_again", test_again}, {"test_gangs_f32", test_gangs_f32},
+           {"test_again", test_again}, {"test_caches", test_caches},
+           {"test_gangs_f32", test_gangs_f32},
            {"test_gangs_bf16", test_gangs_bf16})

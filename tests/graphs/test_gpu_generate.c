@@ -2,12 +2,13 @@
 /* Texts that GPUs generate, in any layout, are those of a CPU device, where a
  * GPU's products have the CPU's order, and of one GPU where its attention is on
  * tensor cores; their log-probs are those of inference on the same GPUs. */
+#define WEFT_TEST_CARDS 4
 #include "../codelets/gpus_fixture.h"
 
 #include "generate_fixture.h"
 #include "kern/blaslt_cuda.h"
 
-enum { TEXTS = 5, FEW = 6 };
+enum { TEXTS = 5, FEW = 6, MORE = 12 };
 
 static struct task_fixture f;
 
@@ -65,12 +66,56 @@ static void choose_products(void)
 
 static const struct weft_k_sampling all = {0.7f, 0, 1, 11},
                                     some = {0.7f, 40, 0.9f, 11},
-                                    best = {0, 0, 1, 11};
+                                    best = {0, 0, 1, 11},
+                                    early = {2, 0, 1, 5}; /* one ends early */
 
 static void close_model(void)
 {
     weft_g_model_release(&f.model);
     stop();
+}
+
+/* The cache of a sample that moves goes with it, from GPU to GPU: nothing is
+ * read again. */
+static void moves_of(int32_t tp, int32_t pp, const struct text *want,
+                     int64_t n_prefilled)
+{
+    static const struct cut cut = {2, 24, 1, 64, 0, false, 0.8, false};
+    static struct text gpu[TEXTS];
+    struct weft_g_layout layout = layout_on(&f.model.shape, 0, 2, tp, pp);
+    struct weft_rollout_order turns = {.follows = true};
+    struct weft_rollout_stats stats;
+    control.order = &turns;
+    control.cached_from = 1;
+    generate(&f, &layout, &cut, TEXTS, MORE, &early, gpu, &stats);
+    check_same(TEXTS, gpu, want);
+    CHECK(stats.n_moved > 0);
+    CHECK_INT(stats.n_cached, stats.n_moved);
+    CHECK_INT(stats.n_prefilled, n_prefilled);
+    control.cached_from = 0;
+    control.order = NULL;
+    weft_g_layout_release(&layout);
+}
+
+static void moves(void)
+{
+    static struct text want[TEXTS];
+    struct weft_rollout_stats stats;
+    open_model(WEFT_F32, 16);
+    generate(&f, &f.model.home, &whole, TEXTS, MORE, &early, want, &stats);
+    if (weft_rt_n_gpus(rt) >= 2)
+        moves_of(1, 1, want, stats.n_prefilled);
+    if (weft_rt_n_gpus(rt) >= 4) {
+        moves_of(2, 1, want, stats.n_prefilled);
+        moves_of(1, 2, want, stats.n_prefilled);
+    }
+    close_model();
+}
+
+static void test_moves(void)
+{
+    if (has_gpus_bits())
+        each_card_order(moves);
 }
 
 /* one: the texts of one GPU are what others have. */
@@ -124,6 +169,7 @@ static void test_samplings(void)
 int main(void)
 {
     const struct weft_test tests[] = {{"test_layouts", test_layouts},
-                                      {"test_samplings", test_samplings}};
+                                      {"test_samplings", test_samplings},
+                                      {"test_moves", test_moves}};
     return gpus_main("graphs/gpu_generate", tests, WEFT_COUNT(tests));
 }

@@ -3,10 +3,10 @@
 # usage: tests/run/random.sh [N [SEED]]
 #
 # Runs with inter-stage fusion, drawn at random: algorithms, ranks, devices,
-# layouts, when samples move and to how many replicas, said or chosen, once or
-# several times, chunks,
-# shared prefixes, KV caches that are too small for all, staleness, fused
-# training. Each ends with the weights and samples of one device without fusion.
+# layouts, when samples move and to how many replicas, with their KV caches or
+# without, said or chosen, once or several times, chunks, shared prefixes, KV
+# caches that are too small for all, staleness, fused training. Each ends with
+# the weights and samples of one device without fusion.
 # Three of them with each push, 30 by `make check-long`.
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
@@ -39,10 +39,13 @@ checkpoint: {every: 3, dtype: f32}
 samples_kept: -1
 END
 layers_cluster 4 8
-awk 'BEGIN { for (i = 1; i <= 4; i++)
-    printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s}\n", i,
-        "\"remaining\": 0.9, \"instances\": 3, \"most_batch\": 0, " \
-        "\"later\": [[0.6, 2], [0.3, 1]], \"cached_from\": 1" }' >several.jsonl
+for from in 1 24 0; do # whose caches move: of all, of long ones, of none
+    awk -v from="$from" 'BEGIN { for (i = 1; i <= 4; i++)
+        printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s%s}\n", i,
+            "\"remaining\": 0.9, \"instances\": 3, \"most_batch\": 0, " \
+            "\"later\": [[0.6, 2], [0.3, 1]]",
+            from ? ", \"cached_from\": " from : "" }' >moves$from.jsonl
+done
 {
     echo "algorithm: ppo"
     cat base.yaml
@@ -93,9 +96,9 @@ BEGIN {
         words = words " rollout.slots=" pick("3 6 24")
         words = words " rollout.kv_blocks=" pick("0 3 5")
         words = words " rollout.inter_stage_fusion=true"
-        how = below(6)
-        if (how == 5)
-            words = words " rollout.decisions=several.jsonl"
+        how = below(8)
+        if (how > 4)
+            words = words " rollout.decisions=moves" pick("1 1 24 0") ".jsonl"
         else if (how == 4)
             words = words " cluster=cluster.yaml"
         else
@@ -123,7 +126,7 @@ sum() # TAG: over the iterations of a run
         awk '{ n += $1 } END { print n }'
 }
 
-i=0 moved=0 put_off=0 shared=0
+i=0 moved=0 cached=0 put_off=0 shared=0
 while read -r algorithm stale ranks words; do
     i=$((i + 1))
     one=$algorithm-$stale
@@ -145,17 +148,22 @@ while read -r algorithm stale ranks words; do
     fi
     here=$(sum gen/migrated)
     moved=$((moved + here))
+    caches=$(sum gen/moved_caches)
+    cached=$((cached + caches))
     put_off=$((put_off + $(sum gen/preempted)))
     shared=$((shared + $(sum gen/prefix_hit_tokens)))
-    echo "$i: $algorithm, staleness $stale, $ranks ranks, $words: $here moved"
+    echo "$i: $algorithm, staleness $stale, $ranks ranks, $words: $here moved," \
+        "$caches of them with their caches"
     rm -r "run$i"
 done <drawn
 # Of few runs it may be that statuses come so that nothing moves.
 if [ "$n" -ge 30 ] &&
-    { [ $moved = 0 ] || [ $put_off = 0 ] || [ $shared = 0 ]; }; then
-    echo "FAILED: no sample moved, none was put off, or none shared a prefix"
+    { [ $moved = 0 ] || [ $cached = 0 ] || [ $cached = $moved ] ||
+        [ $put_off = 0 ] || [ $shared = 0 ]; }; then
+    echo "FAILED: no sample moved with its cache or without, none was put" \
+        "off, or none shared a prefix"
     failed=1
 fi
-echo "$i runs: $moved samples moved, $put_off were put off, $shared tokens" \
-    "shared"
+echo "$i runs: $moved samples moved, $cached with their caches, $put_off were" \
+    "put off, $shared tokens shared"
 exit $failed

@@ -161,11 +161,11 @@ static void add_copies(const struct weft_trainer *t,
 }
 
 /* Whether it is chosen, or replayed, when samples move: then their KV caches may
- * move with them (weft_g_generate_caches_move()). */
+ * move with them. */
 static bool moves_caches(const struct weft_trainer *t)
 {
     return t->config.rollout.remaining <= 0
-        && t->config.rollout.instances <= 0 && t->job.n_gpus == 0;
+        && t->config.rollout.instances <= 0;
 }
 
 /* The most pages of an instance that may leave it, of those that it has
@@ -188,6 +188,50 @@ static double moved_pages(const struct weft_trainer *t, int64_t tokens)
     return share;
 }
 
+/* In how many messages a KV cache of the layout moves at the most: one of each
+ * WEFT_GEN_ARENAS members where each replica has one place, else one of each
+ * member (weft_g_generate_move()). */
+static int32_t n_messages(const struct weft_g_layout *l)
+{
+    const struct weft_call_plan *plan = &l->plan;
+    int32_t n = plan->pp * plan->tp;
+    for (int32_t i = 0; i < plan->dp; i++)
+        for (int32_t k = 0; k < n; k++)
+            if (weft_g_layout_member(l, i, k / plan->tp, k % plan->tp)->place
+                != weft_g_layout_member(l, i, 0, 0)->place)
+                return n;
+    return (int32_t) weft_ceil_div(n, WEFT_GEN_ARENAS);
+}
+
+/* What a sample that moves has beside its tokens. Tasks, each of which may be on
+ * any rank: that take it out, copy it and take it in; and with its cache, that
+ * copy the numbers of its pages to the new instance, and in each message the
+ * numbers to the members, and gather, copy and spread the pages. At a place the
+ * numbers are there of the pages that it left and of those that it took, and a
+ * copy for each message. */
+static void count_moved(const struct weft_trainer *t, int64_t tokens,
+                        int64_t *task_bytes_out, int64_t *pages_bytes_out)
+{
+    int64_t copy = (int64_t) weft_rec_task_bytes(2), tasks = 3 * copy;
+    int64_t most = 0;
+    for (int32_t i = 1; i < t->flow.n_calls && moves_caches(t); i++) {
+        const struct weft_g_layout *l = &t->layout[i];
+        if (t->flow.call[i].kind != WEFT_GENERATE)
+            continue;
+        int64_t n = n_messages(l);
+        int64_t arenas = weft_ceil_div(l->plan.pp * l->plan.tp, n);
+        int64_t each = 3 * copy
+                     + 2 * (int64_t) weft_rec_task_bytes(2 + arenas);
+        tasks = weft_max64(tasks, (int64_t) weft_rec_task_bytes(3) + 2 * copy
+                                      + (int64_t) weft_rec_task_bytes(4)
+                                      + n * each);
+        most = weft_max64(most, n + 1);
+    }
+    *task_bytes_out = tasks;
+    *pages_bytes_out = most
+                     * (int64_t) weft_gen_cached_bytes((int32_t) tokens);
+}
+
 /* With inter-stage fusion so many samples can move at the most, of one place or
  * to it: as they leave, and a copy where they go. The task that takes each out,
  * the copy and the task that takes it in are beside what was recorded, for each
@@ -199,21 +243,21 @@ static void add_moved(const struct weft_trainer *t,
 {
     const struct weft_config *c = &t->config;
     int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
-    int64_t n = weft_run_samples_all(c, &t->flow);
-    int64_t tasks = moves_caches(t) ? 6 : 3;
+    int64_t n = weft_run_samples_all(c, &t->flow), tasks, pages;
     if (!t->plan.inter_stage_fusion)
         return;
-    for (int32_t p = 0; p < weft_g_job_n_places(&t->job) && tasks > 3; p++)
+    count_moved(t, tokens, &tasks, &pages);
+    for (int32_t p = 0; p < weft_g_job_n_places(&t->job) && pages > 0; p++)
         add_to(t, place, p, WEFT_MEM_KV,
                (int64_t) ceil(2 * moved_pages(t, tokens)
                               * (double) place[p][WEFT_MEM_KV]));
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
-        add_to(t, place, p, WEFT_MEM_SAMPLES,
-               2 * n * (int64_t) weft_rollout_bytes((int32_t) tokens));
+        add_to(
+            t, place, p, WEFT_MEM_SAMPLES,
+            2 * n * ((int64_t) weft_rollout_bytes((int32_t) tokens) + pages));
     for (int32_t i = 0; i < t->job.n_ranks; i++)
         add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
-               WEFT_MIGRATIONS * tasks * n
-                   * (int64_t) weft_rec_task_bytes(2));
+               WEFT_MIGRATIONS * tasks * n);
 }
 
 /* A GPU's tasks run one after the other: the scratch memory of one. */
