@@ -56,12 +56,10 @@ static void write_decisions(const struct weft_trainer *t, const char *path)
     FILE *f = fopen(path, "w");
     const char *comma = "";
     REQUIRE(f != NULL);
-    fprintf(f,
-            "{\"iteration\": 1, \"call\": \"actor_generate\", "
-            "\"remaining\": 0, \"instances\": 0, \"most_batch\": 0, "
-            "\"pace\": {\"step\": [2, 0], \"token\": [0, %.17g], "
-            "\"infer\": {",
-            4.0 / (t->max_prompt + LONGEST));
+    fputs("{\"iteration\": 1, \"call\": \"actor_generate\", "
+          "\"remaining\": 0, \"instances\": 0, \"most_batch\": 0, "
+          "\"pace\": {\"step\": [2, 0], \"token\": [0, 0], \"infer\": {",
+          f);
     for (int32_t c = 0; c < t->flow.n_calls; c++)
         if (t->flow.call[c].kind == WEFT_INFER) {
             fprintf(f, "%s\"%s\": [2, 0]", comma, t->flow.call[c].name);
