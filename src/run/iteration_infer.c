@@ -124,8 +124,9 @@ int weft_iteration_calls_keep(struct weft_iteration *p)
     return rc;
 }
 
-/* Moves the weights to where the call needs them, before its first
- * micro-batch, if they were not kept there. */
+/* Moves the weights to where the call needs them, if they were not kept there:
+ * before its first micro-batch, or, where that waits for devices that generate,
+ * when its first sample has ended, so that they come meanwhile. */
 static int open_view(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     struct weft_where where = where_of(p, c);
@@ -323,10 +324,13 @@ static int dispatch(struct weft_iteration *p, struct weft_iteration_call *c,
 static int add(struct weft_iteration *p, struct weft_iteration_call *c,
                int32_t index)
 {
+    int rc = 0;
     if (c->n_waiting == 0)
         c->since_s = p->deal.now_s;
     c->waiting[c->n_waiting++] = index;
-    return dispatch(p, c, false);
+    if (p->t->plan.inter_stage_fusion && weft_run_inserts(p->t, c->call))
+        rc = open_view(p, c);
+    return rc ? rc : dispatch(p, c, false);
 }
 
 static int end(struct weft_iteration *p, struct weft_iteration_call *c)
