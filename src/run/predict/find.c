@@ -323,11 +323,12 @@ static int refuse(const struct weft_finding *f, const struct weft_needed *m,
     return weft_err_set(
         err, WEFT_EINVAL,
         "no plan fits: the least that was tried can take %.4g GiB of device "
-        "%d%s, which has %.4g; most of it, %.3g GiB, is %s",
+        "%d%s, which has %.4g; most of it, %.3g GiB, is %s%s",
         m->all / 0x1p30, (int) m->device,
         m->by_gangs ? ", counted by instruction of a tp group" : "",
         (double) f->needs->device_bytes / 0x1p30, m->most / 0x1p30,
-        weft_mem_class_name(m->mem));
+        weft_mem_class_name(m->mem),
+        f->stopped ? "; the search was stopped before it had tried all" : "");
 }
 
 /* The next one in the order of `better`, of those that are not done. */

@@ -215,6 +215,7 @@ int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
     int32_t devices = s->job.n_devices / s->job.n_places;
     size_t n = (size_t) s->r.n_tiles;
     struct lease *lease = weft_alloc(n + 1, sizeof *lease);
+    s->job.memory = false; /* it is counted here, as each tile is used */
     int rc = lease ? play_lots(s, step_s, err)
                    : weft_err_nomem(err, "prices", n * sizeof *lease);
     for (size_t i = 0; i < n && !rc; i++)
