@@ -16,14 +16,15 @@
  * then inference (RLHFuse-Base), by themselves. Bound: no schedule of both is
  * shorter (plan/fusion/bound.h).
  *
- * Responses are lognormal:200:0.8 cut at 512 tokens, so that 12 % of them reach the
- * limit, as in bench/fusion; and with the tail that the paper tells of
- * (bench/fusion.h), lognormal:63:0.907 cut at 1,024. By these costs inference then
- * takes less than a tenth of what generation does, where the published gains, 1.2 to
- * 1.6 of what hides all of it, mean 0.2 to 0.6. So the third row has critic and
- * reward models with so wide MLPs that it takes 0.4: they stand for whatever makes
- * the paper's inference as long. Samples are then inferred one by one as they end; by
- * itself inference has full micro-batches, which take less.
+ * Responses are lognormal:200:0.8 cut at 512 tokens, so that 12 % of them reach
+ * the limit, as in bench/fusion; and with the tail that the paper tells of
+ * (bench/fusion.h), lognormal:63:0.907 cut at 1,024. By these costs inference
+ * then takes less than a tenth of what generation does, where the published
+ * gains, 1.2 to 1.6 of what hides all of it, mean 0.2 to 0.6. So the third row
+ * has critic and reward models with so wide MLPs that it takes 0.4: they stand
+ * for whatever makes the paper's inference as long. Samples are then inferred
+ * one by one as they end; by itself inference has full micro-batches, which
+ * take less.
  */
 #include <math.h>
 #include <string.h>

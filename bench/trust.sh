@@ -3,10 +3,11 @@
 # usage: bench/trust.sh [-p PATTERN] [-i ITERATIONS] [-r REPEATS] [-o FILE.svg]
 #
 # `make bench-trust`: predicted beside measured times of this machine. Profiles
-# it, messages between two ranks too, then trains the quickstart under many plans; each run predicts its own
-# iterations with the lengths that its samples had (doc/simulate.md). Between
-# runs a probe says how fast the machine is: a run before or after which it is
-# more than 5 % off what it was after the profile is made again, and counted.
+# it, messages between two ranks too, then trains the quickstart under many
+# plans; each run predicts its own iterations with the lengths that its samples
+# had (doc/simulate.md). Between runs a probe says how fast the machine is: a
+# run before or after which it is more than 5 % off what it was after the
+# profile is made again, and counted.
 #
 #   -p PATTERN     only plans whose name has it (grep -E); default: all
 #   -i ITERATIONS  of each run, the first of which does not count; default: 8

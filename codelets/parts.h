@@ -251,8 +251,8 @@ void weft_insert_gen_sample(struct weft_seq *seq,
 
 /* The same at a GPU's place, in two tasks. drawn (W, then read): of class
  * samples, weft_gen_drawn_bytes(). scratch (W) has
- * weft_gen_draw_scratch_bytes() for n_slots rows; NULL where these are 0. The first part's tile gets the
- * columns of all parts. */
+ * weft_gen_draw_scratch_bytes() for n_slots rows; NULL where these are 0. The
+ * first part's tile gets the columns of all parts. */
 size_t weft_gen_drawn_bytes(int32_t n_slots);
 size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
                                    const struct weft_gen_args *args,

@@ -334,8 +334,8 @@ static int infer(struct training *t, int32_t n, int32_t n_total,
 
 /* Micro-batches of 2, 4, ... rows: of samples of 2 tokens, of some, and of long
  * ones, for attention to more keys; each some times, while there is time, as a
- * size that is new takes longer. A step of training updates all weights, whatever its rows are, so that
- * small ones double twice. */
+ * size that is new takes longer. A step of training updates all weights,
+ * whatever its rows are, so that small ones double twice. */
 static int sizes(struct training *t, const char *what,
                  int (*run)(struct training *t, int32_t n, int32_t n_total,
                             struct weft_err *err),

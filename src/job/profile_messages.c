@@ -84,8 +84,8 @@ static int measure(struct weft_context *c, size_t bytes, double *least_out,
     return rc;
 }
 
-/* CPU seconds of a message, but for inserting it. In runs messages come one by one, and
- * threads that expect them have fallen asleep: there are pauses. */
+/* CPU seconds of a message, but for inserting it. In runs messages come one by
+ * one, and threads that expect them have fallen asleep: there are pauses. */
 static int handle(struct weft_context *c, size_t bytes, double *out,
                   struct weft_err *err)
 {

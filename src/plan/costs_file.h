@@ -65,8 +65,9 @@ struct weft_costs_file {
 void weft_costs_file_release(struct weft_costs_file *file);
 
 /* Collects what tasks of a recording took: those with ran[i].end_s > 0, of the
- * first n, but for copies from place to place, which links price. Sizes that are alike become one point, their median. Copies what it
- * takes. May be called for several recordings. Errors: WEFT_ENOMEM. */
+ * first n, but for copies from place to place, which links price. Sizes that
+ * are alike become one point, their median. Copies what it takes. May be called
+ * for several recordings. Errors: WEFT_ENOMEM. */
 int weft_costs_file_add(struct weft_costs_file *file,
                         const struct weft_recording *r, int64_t n,
                         const struct weft_span ran[], struct weft_err *err);

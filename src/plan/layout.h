@@ -191,10 +191,11 @@ int32_t weft_plan_n_used(const struct weft_plan_needs *needs);
  * n_samples, inference on all. */
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out);
-/* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then
- * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload" (frozen
- * models), ",offload_optimizer", each for the calls that it means something to.
- * The mesh begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL names what is wrong. */
+/* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then optionally
+ * ",zero=1", ",micro_batches=4", ",recompute", ",offload" (frozen models),
+ * ",offload_optimizer", each for the calls that it means something to. The mesh
+ * begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL
+ * names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 /* What such a text says, of which any part may be missing: sets the degrees and

@@ -289,12 +289,12 @@ static double one_or_two_s(void *ctx, const struct weft_work_rows *rows)
     return rows->n_targets == 1 ? 1 : rows->n_targets <= 10 ? 2 : INFINITY;
 }
 
-/* On two instances a sample of 100 tokens after the first, and 45 of 20; a step takes 1 s with
- * one sample and 2 s with up to 10. The 45 take 20 x 45 x 2 / 10 = 180 s of
- * work at least. By itself the long one ends at 100, and costs 100 s: with the
- * others' that is too much. With x of its steps in full batches all is done in
- * 100 + x seconds, of 100 - x + 0.2 x + 180 s of work: x = 80 / 2.8. No price but
- * 0.8 says so much, and there is one within a tenth of it. */
+/* On two instances a sample of 100 tokens after the first, and 45 of 20; a step
+ * takes 1 s with one sample and 2 s with up to 10. The 45 take 20 x 45 x 2 / 10
+ * = 180 s of work at least. By itself the long one ends at 100, and costs 100
+ * s: with the others' that is too much. With x of its steps in full batches all
+ * is done in 100 + x seconds, of 100 - x + 0.2 x + 180 s of work: x = 80 / 2.8.
+ * No price but 0.8 says so much, and there is one within a tenth of it. */
 static void test_few_or_many(void)
 {
     struct weft_overlap_sample sample[46];

@@ -12,9 +12,10 @@
  *
  *     sum over these tokens of  min over b of  step(b) (1 / b + x)   - x T
  *
- * seconds of work. Reading takes its time, but no work: its rows may be in steps
- * that take no longer for them. Where all samples' work is more than n T for some prices, or
- * a sample by itself takes longer than T, there is no schedule of T seconds.
+ * seconds of work. Reading takes its time, but no work: its rows may be in
+ * steps that take no longer for them. Where all samples' work is more than n T
+ * for some prices, or a sample by itself takes longer than T, there is no
+ * schedule of T seconds.
  *
  * It takes moving, loading weights and what the controller does to cost nothing.
  */

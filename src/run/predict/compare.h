@@ -33,9 +33,10 @@ struct weft_comparison {
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
 
 /* Simulates them on all cores. find: a search for the last one, within these
- * processes, so that nobody is told of its progress; NULL: none. batch_bytes: of a device, for the largest batch of
- * each; 0: these are not wanted. progress (NULL: none) is called with the number
- * of those that are done. Errors: WEFT_ENOMEM; others make a row's `why`. */
+ * processes, so that nobody is told of its progress; NULL: none. batch_bytes:
+ * of a device, for the largest batch of each; 0: these are not wanted. progress
+ * (NULL: none) is called with the number of those that are done. Errors:
+ * WEFT_ENOMEM; others make a row's `why`. */
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
@@ -45,8 +46,8 @@ int weft_run_compare(const struct weft_config *config,
                      struct weft_comparison *out, struct weft_err *err);
 
 /* A line per placement: seconds of an iteration and how many times the searched
- * plan's, or without one the best's, GiB of the fullest device, seconds of each call; then what is refused.
- * Appended to out. Errors: WEFT_ENOMEM. */
+ * plan's, or without one the best's, GiB of the fullest device, seconds of each
+ * call; then what is refused. Appended to out. Errors: WEFT_ENOMEM. */
 int weft_compare_text(const struct weft_comparison *c,
                       const struct weft_dataflow *flow,
                       struct weft_string *out, struct weft_err *err);

@@ -67,13 +67,13 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
     return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
 }
 
-/* The least number of layers of a stage with which other stages have as much
- * to do as the one with the head, and whether the call's model is larger than a
- * few more. Where replicas exchange gradients of one stage, those of the head and
- * the embedding are hidden behind a few layers. With ZeRO 2 and 3 what is
- * exchanged of the two is hidden behind several layers, and what is gathered ahead
- * alternates between two. A model that is no larger than both recorded ones together is recorded
- * itself. */
+/* The least number of layers of a stage with which other stages have as much to
+ * do as the one with the head, and whether the call's model is larger than a
+ * few more. Where replicas exchange gradients of one stage, those of the head
+ * and the embedding are hidden behind a few layers. With ZeRO 2 and 3 what is
+ * exchanged of the two is hidden behind several layers, and what is gathered
+ * ahead alternates between two. A model that is no larger than both recorded
+ * ones together is recorded itself. */
 static void set_layers(const struct weft_pricer *p, int32_t call,
                        const struct weft_call_plan *at, struct sizes *z)
 {
