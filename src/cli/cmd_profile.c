@@ -292,12 +292,15 @@ int weft_cmd_profile(int argc, char **argv)
         return status;
     struct weft_err err = {0};
     int rc = o.messages ? weft_world_open(&err) : 0;
-    bool says = !o.messages || weft_world_rank() == 0;
     if (!rc)
         rc = run(&o, argc - first, argv + first, &err);
-    if (o.messages)
-        weft_world_close();
+    /* The first rank prints before the ranks disconnect, as the launcher may
+     * kill late ones. */
     if (rc)
-        return says ? weft_cli_fail("profile", &err) : WEFT_EXIT_FAILED;
-    return weft_cli_finish("profile");
+        status = weft_world_rank() == 0 ? weft_cli_fail("profile", &err)
+                                        : WEFT_EXIT_FAILED;
+    else
+        status = weft_cli_finish("profile");
+    weft_world_close();
+    return status;
 }
