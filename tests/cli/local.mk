@@ -7,6 +7,11 @@ sh_tests += %D%/scores.sh
 sh_tests += %D%/plan.sh
 sh_tests += %D%/profile.sh
 sh_tests += %D%/profile_messages.sh
+# In front of MPI in a rank; -rpath makes it a shared library.
+noinst_LTLIBRARIES += %D%/late_rank.la
+%C%_late_rank_la_SOURCES = %D%/late_rank.c
+%C%_late_rank_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+%C%_late_rank_la_LIBADD = -ldl
 sh_tests += %D%/simulate.sh
 sh_tests += %D%/verify.sh
 sh_tests += %D%/decisions.sh

@@ -49,4 +49,18 @@ on_ranks 2 "$weft" profile "$ppo" --messages stale.json >log 2>&1 &&
 grep -q "'stale.json' was measured with version '0" log ||
     complain "the stale file is not named"
 cmp -s stale stale.json || complain "a stale file is changed"
+
+# Its sentence does not depend on which rank is the last to end: the first one
+# gets no further than out of MPI.
+cat >late.sh <<'END'
+late=$1
+shift
+[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" != 0 ] || export LD_PRELOAD="$late"
+exec "$@"
+END
+on_ranks 2 sh late.sh "$WEFT_BUILDDIR/tests/cli/.libs/late_rank.so" \
+    "$weft" profile "$ppo" --messages stale.json >log 2>&1 &&
+    complain "a stale file is taken by a late rank"
+grep -q "'stale.json' was measured with version '0" log ||
+    complain "a late rank does not name the stale file"
 exit $failed

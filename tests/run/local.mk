@@ -5,6 +5,8 @@ service_libs = libweft_run.la libweft_job.la libweft_fuse.la libweft_lm.la libwe
 	libweft_config.la libweft_model.la $(text_libs)
 check_PROGRAMS += %D%/test_find
 %C%_test_find_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_find_options
+%C%_test_find_options_LDADD = $(all_libs)
 
 check_PROGRAMS += %D%/test_plan_again
 %C%_test_plan_again_LDADD = $(all_libs)
@@ -60,7 +62,7 @@ sh_tests += %D%/random.sh
 sh_tests += %D%/tail_ranks.sh
 sh_tests += %D%/trace.sh
 sh_tests += %D%/gsm8k.sh
-EXTRA_DIST += %D%/run_fixture.h %D%/second_costs.h
+EXTRA_DIST += %D%/find_fixture.h %D%/run_fixture.h %D%/second_costs.h
 check_PROGRAMS += %D%/test_info
 %C%_test_info_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_gsm8k

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What plans are found among: options whose recordings are too large are left out,
+ * and what a configuration fixes is not searched, by brute force.
+ */
+#include "find_fixture.h"
+
+/* ---- Recordings that are too large --------------------------------------- */
+
+static bool is_variant(const struct weft_finding *f, int32_t call,
+                       const struct weft_call_plan *at)
+{
+    for (int32_t i = 0; i < f->n_variants[call]; i++)
+        if (memcmp(&f->variant[call][i].plan, at, sizeof *at) == 0)
+            return true;
+    return false;
+}
+
+/* Layouts of which a recording takes more than may be are left out, each counted
+ * once, and no others. As fused training is asked for, all are priced. */
+static void test_left_out(void)
+{
+    static const char *const word[] = {LONG, "train.intra_stage_fusion=true",
+                                       NULL};
+    struct finding f;
+    int64_t all = 0, some = 0, most = 0;
+    bool a_part = false;
+    open_finding(&f, fixture.config, 2, word);
+    do {
+        struct weft_finding one;
+        struct weft_priced priced[WEFT_MAX_CALLS];
+        int64_t n = 0;
+        f.simulate.most_bytes = most;
+        REQUIRE_OK(
+            weft_finding_open(&f.config, &f.needs.plan, &f.find, &one, &err),
+            err);
+        all = most > 0 ? all : one.n_priced;
+        for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+            for (int32_t k = 0; k < one.candidates[c].n; k++) {
+                const struct weft_call_plan *at =
+                    &one.candidates[c].at[k].plan;
+                int rc = weft_pricer_price(one.pricer, at, 1u << c, priced,
+                                           &err);
+                CHECK(rc == 0 || rc == WEFT_ENOMEM);
+                CHECK(is_variant(&one, c, at) == (rc == 0));
+                n += rc == WEFT_ENOMEM;
+            }
+        CHECK_INT(one.n_left_out, n);
+        CHECK_INT(one.n_priced + n, all);
+        some = n;
+        a_part = a_part || (n > 0 && n < all);
+        weft_finding_close(&one);
+        most = most > 0 ? most * 9 / 10 : 1 << 21;
+    } while (some < all);
+    CHECK(a_part);
+    close_finding(&f);
+}
+
+/* ---- What is fixed ------------------------------------------------------- */
+
+static bool zero_one(const struct weft_flow_call *c,
+                     const struct weft_call_plan *p)
+{
+    return c->kind != WEFT_TRAIN || p->zero == 1;
+}
+
+static bool tp_two(const struct weft_flow_call *c,
+                   const struct weft_call_plan *p)
+{
+    return c->kind != WEFT_GENERATE || (p->tp == 2 && p->dp == 2);
+}
+
+static bool in_stages(const struct weft_flow_call *c,
+                      const struct weft_call_plan *p)
+{
+    return p->pp == 2 && (c->kind == WEFT_GENERATE || p->micro_batches == 2);
+}
+
+/* The actor's on the first two, the critic's, which take most, on the last, the
+ * reference's on all. */
+static bool halves(const struct weft_flow_call *c,
+                   const struct weft_call_plan *p)
+{
+    int device = strncmp(c->name, "actor", 5) == 0  ? 0
+               : strncmp(c->name, "critic", 6) == 0 ? 2
+                                                    : -1;
+    return device < 0 ? p->mesh.n_devices == 4
+                      : p->mesh.device == device && p->mesh.n_devices == 2;
+}
+
+/* Branch and bound, without a walk that would find it, has the best choice. */
+static void check_search(const struct weft_search_problem *p)
+{
+    const struct weft_search_how how = {
+        .seed = 1, .evaluations = 1, .branches = 1000000};
+    struct weft_search *s;
+    struct weft_search_result r;
+    double best = shortest(p);
+    REQUIRE_OK(weft_search_create(p, &s, &err), err);
+    REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+    CHECK(r.fits && fabs(r.value.period - best) <= WEFT_SEARCH_NEAR * best);
+    CHECK(r.bound <= best * (1 + 1e-9));
+    weft_search_free(s);
+}
+
+static int32_t count(const struct weft_search_call *call,
+                     const struct weft_call_plan *plan)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < call->n_options; k++)
+        n += memcmp(&call->option[k].plan, plan, sizeof *plan) == 0;
+    return n;
+}
+
+/* The options of a search for which something is fixed are those of a free one that
+ * are so. */
+static void check_fixed(const char *layout, bool searches,
+                        bool (*is)(const struct weft_flow_call *c,
+                                   const struct weft_call_plan *p))
+{
+    const char *free_word[] = {"train.intra_stage_fusion=true", "plan=auto",
+                               "rollout.prompts=8", NULL};
+    const char *word[] = {free_word[0], free_word[1], free_word[2], layout,
+                          NULL};
+    struct finding f[2];
+    struct weft_finding at[2];
+    struct weft_search_problem p[2];
+    for (int k = 0; k < 2; k++) {
+        int64_t n = 0;
+        open_finding(&f[k], deep_critic, 4, k ? word : free_word);
+        REQUIRE_OK(weft_finding_open(&f[k].config, &f[k].needs.plan,
+                                     &f[k].find, &at[k], &err),
+                   err);
+        REQUIRE_OK(weft_finding_place(&at[k], &p[k], &n, &err), err);
+    }
+    for (int32_t i = 0; i < p[0].n_calls; i++) {
+        const struct weft_search_call *all = &p[0].call[i];
+        const struct weft_search_call *some = &p[1].call[i];
+        const struct weft_flow_call *c =
+            &f[0].needs.flow.call[at[0].call_of[i]];
+        int32_t n = 0;
+        for (int32_t k = 0; k < all->n_options; k++) {
+            int32_t found = count(some, &all->option[k].plan);
+            CHECK_INT(found, is(c, &all->option[k].plan));
+            n += found;
+        }
+        CHECK(n > 0);
+        for (int32_t j = 0; j < some->n_options; j++) {
+            CHECK(is(c, &some->option[j].plan));
+            CHECK_INT(count(some, &some->option[j].plan), 1);
+        }
+    }
+    if (searches)
+        check_search(&p[1]);
+    for (int k = 0; k < 2; k++) {
+        weft_finding_close(&at[k]);
+        close_finding(&f[k]);
+    }
+}
+
+static void test_fixed(void)
+{
+    check_fixed("layout=zero=1", false, zero_one);
+    check_fixed("layout=actor_generate:dp2tp2", false, tp_two);
+    check_fixed("layout=pp2,micro_batches=2", true, in_stages);
+    check_fixed("layout=ratio=actor:0.5,critic:0.5", true, halves);
+}
+static void test_remove(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/find_options", {"make", make_runs},
+           {"left_out", test_left_out}, {"fixed", test_fixed},
+           {"remove", test_remove})
