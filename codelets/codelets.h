@@ -37,6 +37,22 @@ struct weft_params {
     struct weft_layer_tiles head;   /* kinds: HEAD in block, FINAL in norms */
 };
 
+/* The layers that a stage of a model computes. */
+struct weft_stage_layers {
+    int32_t first, end;
+    bool is_first; /* it embeds tokens */
+    bool is_last;  /* it has the head */
+};
+/* Members of a tp group whose tasks are a gang (weft_insert_gang()): CPU devices
+ * of one place, and the blocks of each, of the layers of one stage. One member
+ * may be any device. */
+struct weft_members {
+    int32_t n;
+    struct weft_where where[WEFT_MAX_BLOCKS];
+    struct weft_range range[WEFT_MAX_BLOCKS];
+    struct weft_stage_layers layers;
+};
+
 /* Gives temporary tiles (W) their memory when this task runs, after `after`
  * (NULL: nothing) has been written. A message takes the memory of the tile it
  * fills as soon as no earlier task of that tile is pending; inserting this
@@ -136,16 +152,16 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
                        struct weft_tile *x, int32_t n,
                        struct weft_tile *const out[]);
 
-/* Embedding, layers and head of a micro-batch, as a gang of CPU devices of one
- * place, where and range (n_members): writes log-probs of the targets, or
- * values of a scalar head, to out (n). */
-void weft_insert_infer_gang(struct weft_seq *seq, int32_t n_members,
-                            const struct weft_where where[],
-                            const struct weft_range range[],
-                            const struct weft_shape *shape,
-                            const struct weft_params *fwd,
-                            struct weft_tile *batch, float inv_temperature,
-                            int32_t n, struct weft_tile *const out[]);
+/* What a micro-batch passes in a stage, as one task of each member: x (RW, or W
+ * in the first stage) is embedded there, and passes the stage's layers; the last
+ * one writes log-probs of the targets, or values of a scalar head, to out (n). */
+void weft_insert_infer_stage(struct weft_seq *seq,
+                             const struct weft_members *members,
+                             const struct weft_shape *shape,
+                             const struct weft_params *fwd,
+                             struct weft_tile *batch, struct weft_tile *x,
+                             float inv_temperature, int32_t n,
+                             struct weft_tile *const out[]);
 
 /* Statistics: enum weft_policy_stat of POLICY and SFT, weft_value_stat of
  * VALUE, weft_preference_stat of the others. VALUE and BRADLEY_TERRY are
@@ -271,16 +287,30 @@ struct weft_gen_tiles {
 };
 /* Admits prompts into free slots, then runs n_steps decode steps of the
  * instance and writes status (W). Sequences that finish are skipped from then
- * on. where, range (n_members): devices of one place, whose tasks are a gang,
- * and their blocks; on a GPU one. */
-void weft_insert_gen_chunk(struct weft_seq *seq, int32_t n_members,
-                           const struct weft_where where[],
-                           const struct weft_range range[],
+ * on. members: of a model's only stage; on a GPU one. */
+void weft_insert_gen_chunk(struct weft_seq *seq,
+                           const struct weft_members *members,
                            const struct weft_shape *shape,
                            const struct weft_params *fwd,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
                            const struct weft_gen_tiles *tiles);
+/* Of a decode step in a stage. state, status: of the last stage's. */
+struct weft_gen_stage_tiles {
+    struct weft_tile *batch, *x;
+    struct weft_tile *const *arena; /* by member, of its blocks */
+    struct weft_tile *state, *status;
+};
+/* The same of one step, whose rows are in batch (weft_insert_gen_begin()), in
+ * one stage: x (RW, or W in the first stage) passes the stage's layers, and the
+ * last one draws the tokens. On CPU devices. status (RW) is complete after the
+ * chunk's last step. */
+void weft_insert_gen_stage(struct weft_seq *seq,
+                           const struct weft_members *members,
+                           const struct weft_shape *shape,
+                           const struct weft_params *fwd,
+                           const struct weft_gen_args *args,
+                           const struct weft_gen_stage_tiles *tiles);
 size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
                             int32_t max_total);
 /* What it takes of a GPU's memory beside its tiles. */

@@ -1,7 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codelets/gang.h"
 
+#include <string.h>
+
 #include "codelets/member.h"
+
+struct weft_gang_ranges weft_gang_ranges_of(const struct weft_members *m)
+{
+    struct weft_gang_ranges out = {.n = m->n, .layers = m->layers};
+    memcpy(out.range, m->range, (size_t) m->n * sizeof *m->range);
+    return out;
+}
+
+void weft_insert_members(struct weft_seq *seq, const struct weft_members *m)
+{
+    if (m->n > 1)
+        weft_insert_gang(seq, m->n);
+}
 
 void weft_gang_member_init(struct weft_exec *exec,
                            const struct weft_shape *shape,
@@ -41,6 +56,14 @@ void weft_gang_rows_at(struct weft_gang_member *m, int64_t rows, void *at)
     }
 }
 
+void weft_gang_rows_from(const struct weft_gang_member *m, int64_t rows,
+                         const float *from)
+{
+    if (m->x != from)
+        memcpy(m->x, from,
+               (size_t) (rows * m->shape->hidden) * sizeof(float));
+}
+
 size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,
                                const struct weft_k_batch *batch)
 {
@@ -55,31 +78,38 @@ size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,
 
 void weft_access_list_add_weights(struct weft_access_list *access,
                                   const struct weft_shape *shape,
+                                  const struct weft_stage_layers *layers,
                                   struct weft_range range,
                                   const struct weft_params *fwd)
 {
-    weft_access_list_add_blocks(access, fwd->embed, WEFT_READ);
-    for (int32_t l = 0; l < shape->n_layers; l++)
+    if (layers->is_first)
+        weft_access_list_add_blocks(access, fwd->embed, WEFT_READ);
+    for (int32_t l = layers->first; l < layers->end; l++)
         weft_access_list_add_member(access, range, &fwd->layer[l], NULL);
-    if (!shape->scalar_head)
+    if (layers->is_last && !shape->scalar_head)
         weft_access_list_add_range(access, range, fwd->head.block, WEFT_READ);
-    weft_access_list_add(access, fwd->head.norms, WEFT_READ);
+    if (layers->is_last)
+        weft_access_list_add(access, fwd->head.norms, WEFT_READ);
 }
 
 void weft_gang_take_weights(struct weft_take *take,
                             const struct weft_shape *shape,
+                            const struct weft_stage_layers *layers,
                             struct weft_range range,
                             struct weft_gang_weights *out)
 {
+    out->layers = *layers;
     out->range = range;
     out->embed = take->buf + take->next;
-    take->next += shape->n_blocks;
+    take->next += layers->is_first ? shape->n_blocks : 0;
     out->layer = take->buf + take->next;
-    take->next += shape->n_layers * (range.n + 1);
+    take->next += (layers->end - layers->first) * (range.n + 1);
     for (int32_t b = range.first;
-         b < weft_range_end(range) && !shape->scalar_head; b++)
+         b < weft_range_end(range) && layers->is_last && !shape->scalar_head;
+         b++)
         out->head.fwd[b] = weft_take(take);
-    out->head.final = weft_take(take);
+    if (layers->is_last)
+        out->head.final = weft_take(take);
 }
 
 struct weft_k_layer weft_gang_layer(const struct weft_gang_weights *weights,
@@ -87,7 +117,8 @@ struct weft_k_layer weft_gang_layer(const struct weft_gang_weights *weights,
 {
     struct weft_range range = weights->range;
     void *const *buf = weights->layer
-                     + (size_t) layer * (size_t) (range.n + 1);
+                     + (size_t) (layer - weights->layers.first)
+                           * (size_t) (range.n + 1);
     struct weft_k_layer out = {.norms = buf[range.n]};
     for (int b = 0; b < range.n; b++)
         out.fwd[range.first + b] = buf[b];
@@ -111,6 +142,7 @@ static bool join(const struct weft_gang_member *m, int sum, int64_t rows,
     return true;
 }
 
+/* layer: of the stage. */
 static bool layer_forward(const struct weft_gang_member *m,
                           const struct weft_k_layer *weights, int32_t layer,
                           const struct weft_k_batch *batch,
@@ -136,11 +168,14 @@ bool weft_gang_forward(const struct weft_gang_member *m,
                        const struct weft_k_kv *kv)
 {
     bool goes_on = true;
-    weft_k_embed(m->shape, (const void *const *) weights->embed,
-                 batch->n_rows, batch->token, m->x);
-    for (int32_t l = 0; l < m->shape->n_layers && goes_on; l++) {
+    if (weights->layers.is_first)
+        weft_k_embed(m->shape, (const void *const *) weights->embed,
+                     batch->n_rows, batch->token, m->x);
+    for (int32_t l = weights->layers.first;
+         l < weights->layers.end && goes_on; l++) {
         struct weft_k_layer layer = weft_gang_layer(weights, l);
-        goes_on = layer_forward(m, &layer, l, batch, kv);
+        goes_on = layer_forward(m, &layer, l - weights->layers.first, batch,
+                                kv);
     }
     return goes_on;
 }

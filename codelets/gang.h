@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the members of a tp group compute when their tasks are a gang
- * (weft_insert_gang()): each the blocks of its range, all layers in one task.
- * After each sum over blocks they meet; then every member joins everybody's
- * roots into its own copy of the rows, as parts do that are tasks
+ * (weft_insert_gang()): each the blocks of its range, all layers of a stage in
+ * one task. After each sum over blocks they meet; then every member joins
+ * everybody's roots into its own copy of the rows, as parts do that are tasks
  * (kern/parts.h), with the same bits. One member alone computes whole layers.
  */
 #ifndef WEFT_CODELETS_GANG_H
@@ -13,11 +13,18 @@
 #include "kern/parts.h"
 #include "rt/codelet.h"
 
-/* Whose blocks are whose. */
+/* Whose blocks are whose, and of which layers. */
 struct weft_gang_ranges {
     int32_t n;
     struct weft_range range[WEFT_MAX_BLOCKS];
+    struct weft_stage_layers layers;
 };
+struct weft_gang_ranges weft_gang_ranges_of(
+    const struct weft_members *members);
+/* Says that the tasks inserted next are the members', of which there may be one
+ * alone. */
+void weft_insert_members(struct weft_seq *seq,
+                         const struct weft_members *members);
 
 /* Roots of the two sums of a layer, by member. Of two, as a member may still
  * read those of one sum when others write the next one's. */
@@ -47,26 +54,35 @@ void weft_gang_rows_at(struct weft_gang_member *m, int64_t rows, void *at);
 size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,
                                const struct weft_k_batch *batch);
 
-/* A model's published tiles, as one task has them: all blocks of the embedding,
+/* Takes the rows that come from the stage before, (rows, H) at `from`; all
+ * members do, before the first of them computes a layer. */
+void weft_gang_rows_from(const struct weft_gang_member *m, int64_t rows,
+                         const float *from);
+
+/* A stage's published tiles, as one task has them: all blocks of the embedding,
  * and the range of the others. */
 struct weft_gang_weights {
+    struct weft_stage_layers layers;
     struct weft_range range;
     void *const *embed, *const *layer; /* buffers in order */
     struct weft_k_head head;
 };
 void weft_access_list_add_weights(struct weft_access_list *access,
                                   const struct weft_shape *shape,
+                                  const struct weft_stage_layers *layers,
                                   struct weft_range range,
                                   const struct weft_params *fwd);
 void weft_gang_take_weights(struct weft_take *take,
                             const struct weft_shape *shape,
+                            const struct weft_stage_layers *layers,
                             struct weft_range range,
                             struct weft_gang_weights *out);
+/* layer: of the model. */
 struct weft_k_layer weft_gang_layer(const struct weft_gang_weights *weights,
                                     int32_t layer);
 
-/* Embeds the batch's tokens and computes all layers: x. kv: the member's, or
- * NULL. false: a member has failed. */
+/* Embeds the batch's tokens, if the stage does, and computes its layers: x. kv:
+ * the member's, or NULL. false: a member has failed. */
 bool weft_gang_forward(const struct weft_gang_member *m,
                        const struct weft_gang_weights *weights,
                        const struct weft_k_batch *batch,

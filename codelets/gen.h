@@ -163,6 +163,36 @@ int weft_gen_draw(const struct weft_gen_view *view,
                   const int32_t *slot, float *logits, void *scratch,
                   struct weft_err *err);
 
+/* What the members of a gang draw together, in memory of the first one. */
+struct weft_gen_drawn {
+    float *logits;  /* (n_slots, V) */
+    int32_t *token; /* (n_slots) */
+    float *logp;
+};
+/* Bytes of it, and of what each member needs to draw. */
+size_t weft_gen_drawn_scratch_bytes(const struct weft_shape *shape,
+                                    int32_t n_slots);
+size_t weft_gen_draw_own_bytes(const struct weft_shape *shape,
+                               int32_t n_slots);
+/* Lays it out at *at, behind which it ends. */
+void weft_gen_drawn_at(const struct weft_shape *shape, int32_t n_slots,
+                       char **at, struct weft_gen_drawn *out);
+/* A member computes the logits of its vocabulary for rows row (n) of its x, and
+ * draws its share of the tokens of slot (n); own: weft_gen_draw_own_bytes().
+ * false: a member has failed. */
+bool weft_gen_draw_member(const struct weft_gang_member *m,
+                          const struct weft_gang_weights *weights,
+                          const struct weft_gen_view *view,
+                          const struct weft_gen_args *gen, int32_t n,
+                          const int32_t *row, const int32_t *slot, void *own,
+                          const struct weft_gen_drawn *out);
+/* Puts what all members drew into the state. */
+int weft_gen_put_drawn(const struct weft_gen_view *view,
+                       const struct weft_gen_args *gen, int32_t n,
+                       const int32_t *slot,
+                       const struct weft_gen_drawn *drawn,
+                       struct weft_err *err);
+
 /* Writes what the draw of each row of the step's targets is keyed by, and
  * whether its text must not end yet: (n_targets, 4). */
 void weft_gen_key_rows(const struct weft_gen_view *view,

@@ -7,8 +7,6 @@
  * its own heads, and draws its share of the rows; the first puts the tokens
  * into the state. gen_chunk_gpu.c has the chunk of a GPU, and the tasks.
  */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "codelets/gen.h"
 
@@ -17,9 +15,7 @@ struct common {
     struct weft_gen_view view;
     struct weft_gen_rows rows; /* of this step */
     int32_t *last_row;         /* (n_slots) */
-    float *logits;             /* (n_slots, V) */
-    int32_t *token;            /* (n_slots) drawn */
-    float *logp;
+    struct weft_gen_drawn drawn;
     struct weft_gang_roots roots;
 };
 
@@ -30,7 +26,6 @@ struct chunk {
     struct weft_gang_weights weights;
     void *arena;
     size_t page_bytes;
-    float *last; /* (n_slots, H) */
 };
 
 /* Bytes of scratch that the layers need for the largest step that a chunk can
@@ -57,12 +52,13 @@ static size_t layer_scratch(const struct weft_gang_member *m,
 static int open_common(struct chunk *c, struct weft_gen_state *state)
 {
     struct weft_exec *x = c->member.exec;
+    const struct weft_shape *shape = c->args->shape;
     int64_t n = state->n_slots, rows = n + c->args->gen.prefill_tokens;
-    int64_t v = c->args->shape->vocab;
     size_t run = sizeof *c->all->rows.run;
-    char *at = weft_exec_scratch(x, sizeof *c->all + (size_t) n * run
-                                        + (size_t) (rows + 4 * n + n * v) * 4
-                                        + 7 * 64);
+    char *at = weft_exec_scratch(
+        x, sizeof *c->all + (size_t) n * run + (size_t) (rows + 2 * n) * 4
+               + 5 * 64
+               + weft_gen_drawn_scratch_bytes(shape, state->n_slots));
     if (!at)
         return WEFT_ENOMEM;
     c->all = weft_gen_carve(&at, sizeof *c->all);
@@ -71,9 +67,7 @@ static int open_common(struct chunk *c, struct weft_gen_state *state)
     c->all->rows.token = weft_gen_carve(&at, (size_t) rows * 4);
     c->all->rows.sampled = weft_gen_carve(&at, (size_t) n * 4);
     c->all->last_row = weft_gen_carve(&at, (size_t) n * 4);
-    c->all->token = weft_gen_carve(&at, (size_t) n * 4);
-    c->all->logp = weft_gen_carve(&at, (size_t) n * 4);
-    c->all->logits = weft_gen_carve(&at, (size_t) (n * v) * 4);
+    weft_gen_drawn_at(shape, state->n_slots, &at, &c->all->drawn);
     weft_exec_shared(x)[0] = c->all;
     return 0;
 }
@@ -92,30 +86,14 @@ static int open_own(struct chunk *c)
         return weft_err_nomem(weft_exec_err(m->exec), "a decode step",
                               (size_t) n * sizeof(struct weft_k_run));
     size_t most = (size_t) weft_max64(
-        weft_max64(layer, (int64_t) shape->vocab * 8),
-        (int64_t) weft_k_head_scratch_bytes(shape, (int32_t) n));
+        layer, (int64_t) weft_gen_draw_own_bytes(shape, state->n_slots));
     size_t own = weft_gang_rows_bytes(m, rows);
-    size_t last = (size_t) (n * shape->hidden) * 4;
-    char *at = weft_exec_scratch(m->exec, own + last + most + 3 * 64);
+    char *at = weft_exec_scratch(m->exec, own + most + 2 * 64);
     if (!at)
         return WEFT_ENOMEM;
     weft_gang_rows_at(m, rows, weft_gen_carve(&at, own));
-    c->last = weft_gen_carve(&at, last);
     m->scratch = at;
     return 0;
-}
-
-/* The logits of its vocabulary. */
-static void logits(const struct chunk *c)
-{
-    const struct common *all = c->all;
-    int64_t h = c->args->shape->hidden;
-    for (int32_t i = 0; i < all->rows.n_sampled; i++)
-        memcpy(c->last + i * h, c->member.x + all->last_row[i] * h,
-               (size_t) h * sizeof(float));
-    weft_k_head_logits_part(c->args->shape, c->member.range, &c->weights.head,
-                            all->rows.n_sampled, c->last, all->logits,
-                            c->member.scratch);
 }
 
 /* A step's rows, computed and drawn. false: a member has failed. */
@@ -124,7 +102,6 @@ static bool step(const struct chunk *c)
     const struct common *all = c->all;
     const struct weft_gen_rows *rows = &all->rows;
     const struct weft_gen_state *state = all->view.state;
-    int32_t k = c->member.k, n = c->member.all->n, s = rows->n_sampled;
     struct weft_k_batch batch = {rows->n_rows, rows->n_runs, rows->run,
                                  rows->token, NULL};
     struct weft_k_kv kv = {c->arena, c->page_bytes, all->view.page,
@@ -132,17 +109,11 @@ static bool step(const struct chunk *c)
     weft_gen_copy_pages(NULL, state->n_copies, all->view.copy, &kv, 0,
                         c->page_bytes);
     weft_gen_clear_pages(rows->n_runs, rows->run, &kv, 0, c->page_bytes);
-    if (!weft_gang_forward(&c->member, &c->weights, &batch, &kv))
-        return false;
-    logits(c);
-    if (!weft_exec_meet(c->member.exec))
-        return false;
-    for (int32_t i = s * k / n; i < s * (k + 1) / n; i++)
-        all->token[i] = weft_gen_draw_row(
-            &all->view, c->args->shape, &c->args->gen, rows->sampled[i],
-            all->logits + (int64_t) i * c->args->shape->vocab, &all->logp[i],
-            c->member.scratch);
-    return weft_exec_meet(c->member.exec);
+    return weft_gang_forward(&c->member, &c->weights, &batch, &kv)
+        && weft_gen_draw_member(&c->member, &c->weights, &all->view,
+                                &c->args->gen, rows->n_sampled, all->last_row,
+                                rows->sampled, c->member.scratch,
+                                &all->drawn);
 }
 
 /* Chooses a step's rows. */
@@ -150,17 +121,6 @@ static void begin(const struct chunk *c, struct weft_gen_status *status)
 {
     weft_gen_plan_rows(&c->all->view, &c->args->gen, &c->all->rows, status);
     weft_gen_last_rows(&c->all->rows, c->all->last_row);
-}
-
-static int put(const struct chunk *c)
-{
-    const struct common *all = c->all;
-    int rc = 0;
-    for (int32_t i = 0; i < all->rows.n_sampled && !rc; i++)
-        rc = weft_gen_put(&all->view, &c->args->gen, all->rows.sampled[i],
-                          all->token[i], all->logp[i],
-                          weft_exec_err(c->member.exec));
-    return rc;
 }
 
 /* status: NULL but for the first member. */
@@ -175,7 +135,10 @@ static int steps(const struct chunk *c, struct weft_gen_status *status)
             break;
         if (status) {
             status->n_decoded += c->all->rows.n_sampled;
-            rc = put(c);
+            rc = weft_gen_put_drawn(&c->all->view, &c->args->gen,
+                                    c->all->rows.n_sampled,
+                                    c->all->rows.sampled, &c->all->drawn,
+                                    weft_exec_err(c->member.exec));
         }
     }
     return rc;
@@ -194,7 +157,8 @@ int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
     c.arena = weft_take(&take);
     if (c.member.k == 0)
         status = weft_take(&take);
-    weft_gang_take_weights(&take, c.args->shape, c.member.range, &c.weights);
+    weft_gang_take_weights(&take, c.args->shape, &c.args->members.layers,
+                           c.member.range, &c.weights);
     weft_take_end(&take);
     if (rc || !weft_exec_meet(x))
         return rc;

@@ -158,7 +158,8 @@ static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
                                .page_bytes = weft_kv_page_bytes(shape),
                                .pages_per_slot = state->pages_per_slot};
     c->status = weft_take(&take);
-    weft_gang_take_weights(&take, shape, weft_all_blocks(shape), &c->weights);
+    weft_gang_take_weights(&take, shape, &c->args->members.layers,
+                           weft_all_blocks(shape), &c->weights);
     char *steps = weft_take(&take);
     weft_take_end(&take);
     c->token = weft_gen_carve(&steps, drawn_bytes(gen->n_steps * n));
@@ -522,14 +523,14 @@ static void add_member(struct weft_access_list *access,
     weft_access_list_add(access, tiles->arena[k], WEFT_READ_WRITE);
     if (k == 0)
         weft_access_list_add(access, tiles->status, WEFT_WRITE);
-    weft_access_list_add_weights(access, shape, range, fwd);
+    weft_access_list_add_weights(access, shape, &task->members.layers, range,
+                                 fwd);
     if (k == 0)
         weft_access_list_add_optional(access, tiles->steps, WEFT_WRITE);
 }
 
-void weft_insert_gen_chunk(struct weft_seq *seq, int32_t n_members,
-                           const struct weft_where where[],
-                           const struct weft_range range[],
+void weft_insert_gen_chunk(struct weft_seq *seq,
+                           const struct weft_members *members,
                            const struct weft_shape *shape,
                            const struct weft_params *fwd,
                            const struct weft_gen_args *gen, int32_t n_admit,
@@ -537,24 +538,24 @@ void weft_insert_gen_chunk(struct weft_seq *seq, int32_t n_members,
                            const struct weft_gen_tiles *tiles)
 {
     size_t bytes;
-    if (!weft_seq_is_here(seq, &where[0]))
+    if (!weft_seq_is_here(seq, &members->where[0]))
         return;
     struct weft_gen_task *task = weft_gen_task_create(seq, shape, gen,
                                                       n_admit, admit, &bytes);
     if (!task)
         return;
-    task->members.n = n_members;
-    memcpy(task->members.range, range, (size_t) n_members * sizeof *range);
-    if (n_members > 1)
-        weft_insert_gang(seq, n_members);
-    for (int32_t k = 0; k < n_members; k++) {
+    task->members = weft_gang_ranges_of(members);
+    weft_insert_members(seq, members);
+    for (int32_t k = 0; k < members->n; k++) {
         struct weft_access_list access;
         add_member(&access, task, k, fwd, tiles);
         if (gen->step)
-            access.work = weft_work_steps(shape, range[k], shape->n_layers,
-                                          true, gen->n_steps, gen->step);
-        weft_access_list_insert(&access, seq, &where[k], &weft_cl_gen_chunk,
-                                task, k == 0 ? bytes : sizeof *task);
+            access.work = weft_work_steps(shape, members->range[k],
+                                          shape->n_layers, true, gen->n_steps,
+                                          gen->step);
+        weft_access_list_insert(&access, seq, &members->where[k],
+                                &weft_cl_gen_chunk, task,
+                                k == 0 ? bytes : sizeof *task);
     }
     weft_free(task);
 }

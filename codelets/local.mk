@@ -16,6 +16,8 @@ codelets_sources = \
 	%D%/gen_pages.c %D%/gen_pages.h \
 	%D%/gen_prefix.c \
 	%D%/gen_play.c \
+	%D%/gen_member.c \
+	%D%/gen_stage.c \
 	%D%/gen_retire.c \
 	%D%/gen_cache.c \
 	%D%/gen_step.c \
@@ -25,7 +27,7 @@ codelets_sources = \
 	%D%/group_advantage.c \
 	%D%/head.h \
 	%D%/head_part.c \
-	%D%/infer.c %D%/infer_gang.c \
+	%D%/infer.c %D%/infer_stage.c \
 	%D%/layer.c \
 	%D%/layer_part.c \
 	%D%/layer_part_backward.c \

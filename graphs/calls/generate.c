@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Generation. A tp group on CPU devices of one place, like a single device,
- * decodes a chunk of steps in one task of each device (weft_insert_gang()). Any
- * other replica has tasks for every step, stage and member:
+ * decodes a chunk of steps in one task of each device (weft_insert_gang()).
+ * Where replicas have several stages, a step's tokens must have passed the last
+ * one before the next begins, so that the tasks are those of every step:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
- * There are as many instances as stages, so that every stage has work.
+ * one for each member of a stage, if these are CPU devices of one place; else
+ * each member has tasks for its parts of every layer. There are as many
+ * instances as stages, so that every stage has work.
  */
 #include "graphs/calls/generate_inside.h"
 #include "graphs/calls/stage.h"
@@ -138,6 +141,33 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
     }
 }
 
+/* All of a stage as one task of each member. */
+static void by_gang(struct step *s, const struct weft_g_stage *stage,
+                    const struct weft_g_value *batch,
+                    const struct weft_g_value *x)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    const struct weft_gen_stage_tiles tiles = {
+        batch->at[0], x->at[0],
+        s->instance->arena + stage->index * s->gen->layout.plan.tp,
+        s->instance->state, s->status};
+    struct weft_members members;
+    weft_g_stage_members(pass, stage, &members);
+    weft_insert_gen_stage(pass->seq, &members, pass->shape,
+                          &s->view->fwd[stage->place[0]], s->args, &tiles);
+}
+
+static void by_parts(struct step *s, const struct weft_g_stage *stage,
+                     const struct weft_g_value *batch,
+                     const struct weft_g_value *x)
+{
+    if (stage->is_first)
+        weft_g_stage_embed(&s->pass, stage, s->view->fwd, batch, x);
+    layers(s, stage, batch, x);
+    if (stage->is_last)
+        draw(s, stage, batch, x);
+}
+
 /* A decode step of a stage. */
 static void stage_step(struct step *s, const struct weft_g_stage *stage,
                        const struct weft_g_value *batch,
@@ -152,11 +182,8 @@ static void stage_step(struct step *s, const struct weft_g_stage *stage,
         if (weft_g_gang_again(pass, &gang))
             return;
     }
-    if (stage->is_first)
-        weft_g_stage_embed(pass, stage, s->view->fwd, batch, x);
-    layers(s, stage, batch, x);
-    if (stage->is_last)
-        draw(s, stage, batch, x);
+    (weft_g_generate_is_gang(&s->gen->layout) ? by_gang : by_parts)(s, stage,
+                                                                    batch, x);
     weft_g_gang_end(pass, &gang);
 }
 
@@ -238,20 +265,15 @@ static void chunk_of_one_task(struct step *s, int32_t n_admit,
             pass, "decode steps", WEFT_MEM_SAMPLES, -1,
             weft_gen_steps_bytes(s->args, gen->n_slots, gen->max_total),
             place);
-    struct weft_where where[WEFT_MAX_BLOCKS];
-    struct weft_range range[WEFT_MAX_BLOCKS];
     const struct weft_gen_tiles tiles = {s->instance->state, s->status,
                                          s->instance->arena, steps};
-    for (int32_t k = 0; k < gen->layout.plan.tp; k++) {
-        const struct weft_g_member *m = weft_g_layout_member(
-            &gen->layout, s->instance->dp, 0, k);
-        where[k] = pass->where;
-        where[k].device = m->device;
-        range[k] = m->blocks;
-    }
-    weft_insert_gen_chunk(pass->seq, gen->layout.plan.tp, where, range,
-                          pass->shape, &s->view->fwd[place], &args, n_admit,
-                          admit, &tiles);
+    struct weft_g_stage stage;
+    struct weft_members members;
+    weft_g_stage_get(&gen->layout, s->instance->dp, 0, &stage);
+    weft_g_stage_members(pass, &stage, &members);
+    weft_insert_gen_chunk(pass->seq, &members, pass->shape,
+                          &s->view->fwd[place], &args, n_admit, admit,
+                          &tiles);
     weft_tile_release(steps);
 }
 

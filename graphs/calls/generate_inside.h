@@ -12,6 +12,13 @@ WEFT_INLINE bool weft_g_generate_is_one_task(
     return layout->plan.pp == 1 && layout->is_gang;
 }
 
+/* Whether what a stage does in a step is a task of each member, where a chunk is
+ * not. */
+WEFT_INLINE bool weft_g_generate_is_gang(const struct weft_g_layout *layout)
+{
+    return layout->plan.pp > 1 && layout->is_gang && !layout->on_gpus;
+}
+
 /* The member of a replica that draws tokens. */
 WEFT_INLINE const struct weft_g_member *weft_g_generate_home(
     const struct weft_g_layout *layout, int32_t dp)

@@ -32,6 +32,53 @@ static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
     return batch;
 }
 
+/* A stage by tasks of its members' parts. */
+static void by_parts(const struct weft_g_pass *pass,
+                     const struct weft_g_view *view,
+                     const struct weft_g_stage *stage,
+                     enum weft_g_infer_kind kind, float inv_temperature,
+                     int32_t n, struct weft_tile *const out[],
+                     const struct weft_g_value *batch,
+                     const struct weft_g_value *x)
+{
+    if (stage->is_first)
+        weft_g_stage_embed(pass, stage, view->fwd, batch, x);
+    for (int32_t l = stage->first; l < stage->end; l++)
+        weft_g_layer_forward(&(struct weft_g_layer){.pass = pass,
+                                                    .stage = stage,
+                                                    .fwd = view->fwd,
+                                                    .index = l,
+                                                    .batch = batch,
+                                                    .x = x,
+                                                    .y = x});
+    if (!stage->is_last)
+        return;
+    if (kind == WEFT_INFER_LOGPROB || kind == WEFT_INFER_LOGPROB_ALL) {
+        weft_g_stage_logprob(pass, stage, view->fwd, batch, x,
+                             inv_temperature, n, out);
+    } else {
+        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+        weft_insert_value(pass->seq, &where, pass->shape,
+                          &view->fwd[stage->place[0]], batch->at[0], x->at[0],
+                          n, out);
+    }
+}
+
+/* The same of a tp group that is a gang, in one task of each member. */
+static void by_gang(const struct weft_g_pass *pass,
+                    const struct weft_g_view *view,
+                    const struct weft_g_stage *stage, float inv_temperature,
+                    int32_t n, struct weft_tile *const out[],
+                    const struct weft_g_value *batch,
+                    const struct weft_g_value *x)
+{
+    struct weft_members members;
+    weft_g_stage_members(pass, stage, &members);
+    weft_insert_infer_stage(pass->seq, &members, pass->shape,
+                            &view->fwd[stage->place[0]], batch->at[0],
+                            x->at[0], inv_temperature, n, out);
+}
+
 /* Submits the stages one after another; the last one writes the samples' `out`
  * tiles. */
 static void through(const struct weft_g_pass *pass,
@@ -40,6 +87,7 @@ static void through(const struct weft_g_pass *pass,
                     int32_t n, struct weft_tile *const out[],
                     struct weft_tile *batch, int32_t batch_place)
 {
+    bool gang = view->layout.is_gang && view->layout.plan.tp > 1;
     struct weft_g_stage stage, before = {.n = 0};
     struct weft_g_value x, previous = {{NULL}, {false}}, b;
     for (int32_t s = 0; s < view->layout.plan.pp; s++) {
@@ -47,7 +95,6 @@ static void through(const struct weft_g_pass *pass,
         weft_g_value_of_tile(pass, batch, batch_place, &stage, &b);
         if (stage.is_first) {
             weft_g_value_rows(pass, &stage, "activation", &x);
-            weft_g_stage_embed(pass, &stage, view->fwd, &b, &x);
         } else {
             /* Layers write their output over their input, so the stage can
              * use the tiles of the previous one. */
@@ -55,50 +102,17 @@ static void through(const struct weft_g_pass *pass,
                                 weft_g_rows_bytes(pass), &b, &x);
             weft_g_value_fetch(pass, &before, &previous, &stage, &x);
         }
-        for (int32_t l = stage.first; l < stage.end; l++)
-            weft_g_layer_forward(&(struct weft_g_layer){.pass = pass,
-                                                        .stage = &stage,
-                                                        .fwd = view->fwd,
-                                                        .index = l,
-                                                        .batch = &b,
-                                                        .x = &x,
-                                                        .y = &x});
-        if (stage.is_last
-            && (kind == WEFT_INFER_LOGPROB
-                || kind == WEFT_INFER_LOGPROB_ALL)) {
-            weft_g_stage_logprob(pass, &stage, view->fwd, &b, &x,
-                                 inv_temperature, n, out);
-        } else if (stage.is_last) {
-            struct weft_where where = weft_g_where_at(pass, &stage.member[0]);
-            weft_insert_value(pass->seq, &where, pass->shape,
-                              &view->fwd[stage.place[0]], b.at[0], x.at[0], n,
-                              out);
-        }
+        if (gang)
+            by_gang(pass, view, &stage, inv_temperature, n, out, &b, &x);
+        else
+            by_parts(pass, view, &stage, kind, inv_temperature, n, out, &b,
+                     &x);
         weft_g_value_release(&b);
         weft_g_value_hand_over(&previous, &x);
         previous = x;
         before = stage;
     }
     weft_g_value_release(&previous);
-}
-
-/* The same of a tp group that is a gang. */
-static void by_gang(const struct weft_g_pass *pass,
-                    const struct weft_g_view *view,
-                    const struct weft_g_stage *stage, float inv_temperature,
-                    int32_t n, struct weft_tile *const out[],
-                    struct weft_tile *batch)
-{
-    struct weft_where where[WEFT_MAX_BLOCKS];
-    struct weft_range range[WEFT_MAX_BLOCKS];
-    struct weft_g_turn t = {0};
-    while (weft_g_next_member(pass, stage, &t)) {
-        where[t.k] = t.where;
-        range[t.k] = t.m->blocks;
-    }
-    weft_insert_infer_gang(pass->seq, stage->n, where, range, pass->shape,
-                           &view->fwd[stage->place[0]], batch,
-                           inv_temperature, n, out);
 }
 
 void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
@@ -145,11 +159,8 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
     int32_t n_runs = most ? most->n_runs : n;
     weft_g_pass_expect(&pass, &view->layout, n_runs, false);
     batch = pack_batch(&pass, &first, targets, n, pack, n_runs);
-    if (view->layout.is_gang && first.n > 1 && view->layout.plan.pp == 1)
-        by_gang(&pass, view, &first, inv_temperature, n, out, batch);
-    else
-        through(&pass, view, dp, kind, inv_temperature, n, out, batch,
-                first.place[0]);
+    through(&pass, view, dp, kind, inv_temperature, n, out, batch,
+            first.place[0]);
 out:
     weft_tile_release(batch);
     weft_free(pack);

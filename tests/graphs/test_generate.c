@@ -187,6 +187,122 @@ static void check_gangs(enum weft_dtype dtype)
     fixture_stop(&f);
 }
 
+/* Inference by other gangs of the same devices, as samples end. */
+static struct {
+    struct task_fixture *f;
+    const struct weft_g_layout *layout[2];
+    struct weft_g_view view[2];
+    struct weft_g_copies *copies;
+    struct weft_tile *out[2][N];
+} crossing;
+
+static int infer_twice(void *ctx, int32_t index, struct weft_sample *sample,
+                       struct weft_err *err)
+{
+    (void) ctx;
+    (void) err;
+    for (int k = 0; k < 2; k++) {
+        struct weft_g_infer_sample s = {
+            .rollout = sample->rollout,
+            .n_prompt = sample->n_prompt,
+            .n_total = sample->n_total,
+            .out = crossing.out[k][index] = fixture_tile(
+                crossing.f, NEW * sizeof(float))};
+        weft_g_infer(crossing.f->seq, &anywhere, &crossing.view[k], 0,
+                     WEFT_INFER_LOGPROB, 1 / 0.7f, 1, &s, crossing.copies,
+                     NULL);
+    }
+    return 0;
+}
+
+static void cross_begin(struct task_fixture *f,
+                        const struct weft_g_layout *one,
+                        const struct weft_g_layout *other)
+{
+    struct weft_err err;
+    crossing.f = f;
+    crossing.layout[0] = one;
+    crossing.layout[1] = other;
+    for (int k = 0; k < 2; k++)
+        REQUIRE_OK(weft_g_view_open(f->seq, &anywhere, &f->model,
+                                    crossing.layout[k], &crossing.view[k],
+                                    &err),
+                   err);
+    REQUIRE_OK(weft_g_copies_create(f->rt, &crossing.copies, &err), err);
+    control.on_finished = infer_twice;
+}
+
+static void cross_end(const struct text *text)
+{
+    control.on_finished = NULL;
+    weft_g_copies_free(crossing.copies);
+    for (int k = 0; k < 2; k++) {
+        weft_g_view_close(&crossing.view[k]);
+        for (int i = 0; i < N; i++) {
+            const struct text *t = &text[i];
+            CHECK(memcmp(weft_tile_acquire(crossing.out[k][i], WEFT_READ),
+                         t->logp + t->n_prompt,
+                         (size_t) (t->n_total - t->n_prompt) * 4)
+                  == 0);
+            weft_tile_unacquire(crossing.out[k][i]);
+            weft_tile_release(crossing.out[k][i]);
+        }
+    }
+}
+
+/* Stages of gangs: steps of as many instances as there are stages pass the same
+ * devices, of which there are more than cores. Beside them other gangs of these
+ * devices infer, one over both stages, and one whose stages have the devices the
+ * other way round. */
+static void check_stages(enum weft_dtype dtype)
+{
+    static struct text base[N], other[N];
+    static const int32_t to[][3] = {
+        {1, 1, 2}, {1, 2, 2}, {1, 3, 2}, {1, 4, 2}, {2, 2, 2}};
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
+    const struct weft_k_sampling sampling = {0.7f, 0, 1, 11};
+    struct weft_shape shape = fixture_shape(dtype, false, true);
+    struct weft_g_layout home, layout, across, turned;
+    struct weft_rollout_stats stats;
+    struct task_fixture f;
+    struct weft_err err;
+    int64_t n_preempted = 0;
+    control.order = NULL;
+    fixture_open_rt(&f, 8, false);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 1, 1, &home, &err), err);
+    fixture_open_model(&f, &shape, false, &home);
+    generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 1, 4, &across, &err), err);
+    lay_out(&f, 1, 2, 2, &turned);
+    for (int k = 0; k < 4; k++)
+        turned.member[k].device = 3 - turned.member[k].device;
+    for (size_t i = 0; i < WEFT_COUNT(to); i++) {
+        const struct cut cut = {
+            to[i][0] * to[i][2], 3, 5, 7, 5, true, 0, false};
+        lay_out(&f, to[i][0], to[i][1], to[i][2], &layout);
+        CHECK(layout.is_gang);
+        cross_begin(&f, &across, &turned);
+        generate(&f, &layout, &cut, N, NEW, &sampling, other, &stats);
+        check_same(N, other, base);
+        cross_end(base);
+        CHECK(stats.n_shared > 0);
+        n_preempted += stats.n_preempted;
+        check_scores(&f, &layout, N, base, sampling.temperature);
+        weft_g_layout_release(&layout);
+    }
+    CHECK(n_preempted > 0);
+    weft_g_layout_release(&across);
+    weft_g_layout_release(&turned);
+    weft_g_layout_release(&home);
+    fixture_stop(&f);
+}
+
+static void test_stages(void)
+{
+    check_stages(WEFT_F32);
+    check_stages(WEFT_BF16);
+}
+
 static void test_gangs_f32(void)
 {
     check_gangs(WEFT_F32);
@@ -211,4 +327,4 @@ WEFT_TESTS("graphs/generate", {"test_generate_f32", test_generate_f32},
            {"test_generate_bf16", test_generate_bf16},
            {"test_again", test_again}, {"test_caches", test_caches},
            {"test_gangs_f32", test_gangs_f32},
-           {"test_gangs_bf16", test_gangs_bf16})
+           {"test_gangs_bf16", test_gangs_bf16}, {"test_stages", test_stages})

@@ -563,6 +563,52 @@ static void test_count(void)
         }
 }
 
+static int64_t count_all(const struct weft_recording *r, int32_t call,
+                         const char *op)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        n += r->task[i].call == call
+          && strcmp(weft_recording_op(r, i), op) == 0;
+    return n;
+}
+
+/* Where the members of a stage are devices of one place, a step or a micro-batch
+ * is a task of each, however many layers there are. */
+static void test_count_stages(void)
+{
+    for (int tp = 1; tp <= 4; tp *= 2) {
+        char word[64];
+        const struct layout l = {"stages", 1, 2 * tp, false, {word}};
+        struct weft_recording r;
+        snprintf(word, sizeof word, "layout=tp%dpp2", tp);
+        struct weft_trainer *t = describe(&l);
+        record(t, true, false, &r);
+        for (int32_t call = 1; call < t->flow.n_calls; call++) {
+            bool generates = t->flow.call[call].kind == WEFT_GENERATE;
+            bool infers = t->flow.call[call].kind == WEFT_INFER;
+            int64_t n = count_all(&r, call, generates ? "gen_begin" : "pack");
+            const char *op = generates ? "gen_stage" : "infer_stage";
+            const char *last = generates ? "gen_last_stage"
+                                         : "infer_last_stage";
+            if (!generates && !infers)
+                continue;
+            CHECK(n > 0);
+            if (generates || tp > 1) {
+                CHECK_INT(count_all(&r, call, op), n * tp);
+                CHECK_INT(count_all(&r, call, last), n * tp);
+                CHECK_INT(count_all(&r, call, "layer_forward"), 0);
+                CHECK_INT(count_all(&r, call, "attention_part"), 0);
+            } else { /* whoever generates need not wait for all layers */
+                CHECK_INT(count_all(&r, call, "layer_forward"),
+                          n * t->model[0].arch.shape.n_layers);
+            }
+        }
+        weft_recording_release(&r);
+        forget(t);
+    }
+}
+
 /* However few tokens the samples have, each replica infers its share. */
 static void test_share(void)
 {
@@ -596,4 +642,5 @@ static void teardown(void)
 WEFT_TESTS("run/gangs", {"setup", setup}, {"test_alike", test_alike},
            {"test_random", test_random},
            {"test_other_model", test_other_model}, {"test_count", test_count},
+           {"test_count_stages", test_count_stages},
            {"test_share", test_share}, {"teardown", teardown})

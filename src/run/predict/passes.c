@@ -82,8 +82,12 @@ static void list_parts(struct weft_pass_price *p, bool decodes)
     for (int32_t s = 0; s < pp; s++) {
         if (p->layout->plan.tp > 1) {
             add_part(p, STEP, "decode_step", s, 1);
-        } else if (decodes && pp == 1) {
-            add_part(p, STEP, "gen_chunk", s, 1);
+        } else if (decodes && (pp == 1 || !p->layout->on_gpus)) {
+            add_part(p, STEP,
+                     pp == 1       ? "gen_chunk"
+                     : s == pp - 1 ? "gen_last_stage"
+                                   : "gen_stage",
+                     s, 1);
         } else {
             add_part(p, LAYER, "layer_forward", s, n_layers(p, s));
             if (s == pp - 1)
