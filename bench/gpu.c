@@ -18,23 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "bench/card.h"
-#include "kern/kern_cuda.h"
-#include "kern/layer.h"
-
-enum { MOST_LAYERS = 28, MOST_RUNS = 256, MOST_ROWS = 4096 };
-
-static double peak_flop, peak_bytes;
-
-static void row(const char *shape, const char *what, double s, double work,
-                double unit, const char *name, double of, const char *bar)
-{
-    printf("| %-5s | %-38s | %9.3f ms | %8.1f %-7s | %4.0f %% | %-5s |\n",
-           shape, what, 1e3 * s, work / s / unit, name, 100 * work / s / of,
-           bar);
-    fflush(stdout);
-}
+#include "bench/gpu_decode.h"
 
 /* ---- The card's own probes --------------------------------------------- */
 
@@ -86,100 +70,6 @@ static void probe(bool tiny)
     row("", "probe: copy, read and written", s, 2.0 * (double) bytes, 1e9,
         "GB/s", peak_bytes, "");
     release_to(0);
-}
-
-/* ---- A model ------------------------------------------------------------ */
-
-/* A tile's uses; n: elements. */
-struct tile {
-    struct weft_layout layout;
-    void *fwd, *bwd;
-    float *grad, *opt; /* master and two moments */
-    size_t n;
-};
-
-struct model {
-    struct weft_shape s;
-    const char *name;
-    struct tile layer[MOST_LAYERS][WEFT_MAX_BLOCKS], norms[MOST_LAYERS];
-    struct tile head[WEFT_MAX_BLOCKS], embed[WEFT_MAX_BLOCKS], final;
-    struct weft_k_layer w[MOST_LAYERS];
-    struct weft_k_head h;
-    const void *table[WEFT_MAX_BLOCKS];
-    /* the batch: text_tokens tokens of each run */
-    int32_t n_layers, text_tokens;
-    struct weft_k_run run[MOST_RUNS];
-    struct weft_k_batch batch;
-    struct weft_k_targets targets;
-    int32_t run_targets[MOST_RUNS];
-    struct weft_k_kv kv;
-    int32_t *token; /* device memory, as all below */
-    float *x[MOST_LAYERS + 1], *dx, *column[5], *scale, *logits, *logp;
-    uint32_t *at;
-    int32_t *drawn;
-    void *saved[MOST_LAYERS], *scratch;
-    /* of prefill and decode: NULL, or what captures */
-    struct CUstream_st *stream;
-    struct CUgraphExec_st *graph;
-    int64_t n_nodes;    /* its kernels */
-    double graph_bytes; /* what it takes of the card's memory */
-};
-
-static struct tile tile_of(const struct weft_shape *s,
-                           enum weft_tile_kind kind, int32_t block,
-                           bool matrix)
-{
-    struct tile t;
-    weft_layout_get(s, kind, block, &t.layout);
-    t.n = t.layout.n_flat;
-    t.fwd = device(matrix ? t.layout.fwd_bytes : t.n * sizeof(float));
-    t.bwd = matrix ? device(t.layout.bwd_bytes) : NULL;
-    t.grad = device(t.n * sizeof(float));
-    t.opt = matrix ? device(3 * t.n * sizeof(float)) : NULL;
-    return t;
-}
-
-static void model_init(struct model *m)
-{
-    const struct weft_shape *s = &m->s;
-    for (int32_t b = 0; b < s->n_blocks; b++) {
-        for (int32_t l = 0; l < m->n_layers; l++) {
-            m->layer[l][b] = tile_of(s, WEFT_TILE_LAYER, b, true);
-            m->w[l].fwd[b] = m->layer[l][b].fwd;
-            m->w[l].bwd[b] = m->layer[l][b].bwd;
-        }
-        m->head[b] = tile_of(s, WEFT_TILE_HEAD, b, true);
-        m->embed[b] = tile_of(s, WEFT_TILE_EMBED, b, false);
-        m->h.fwd[b] = m->head[b].fwd;
-        m->h.bwd[b] = m->head[b].bwd;
-        m->table[b] = m->embed[b].fwd;
-    }
-    for (int32_t l = 0; l < m->n_layers; l++) {
-        m->norms[l] = tile_of(s, WEFT_TILE_NORMS, 0, false);
-        m->w[l].norms = m->norms[l].fwd;
-    }
-    m->final = tile_of(s, WEFT_TILE_FINAL, 0, false);
-    m->h.final = m->final.fwd;
-}
-
-/* Rows of n_runs runs of n tokens each behind `pos` others. */
-static void batch_init(struct model *m, int32_t n_runs, int32_t n,
-                       int32_t pos)
-{
-    static int32_t token[MOST_ROWS], at[MOST_ROWS];
-    int32_t n_rows = n_runs * n;
-    for (int32_t i = 0; i < n_rows; i++) {
-        token[i] = (i * 37 + 11) % m->s.vocab;
-        at[i] = i;
-    }
-    for (int32_t i = 0; i < n_runs; i++) {
-        m->run[i] = (struct weft_k_run){i, pos, n};
-        m->run_targets[i] = n;
-    }
-    m->token = sent(token, (size_t) n_rows * 4);
-    m->batch = (struct weft_k_batch){n_rows, n_runs, m->run, m->token, NULL};
-    m->targets = (struct weft_k_targets){
-        n_rows, sent(at, (size_t) n_rows * 4), m->token, 0, NULL};
 }
 
 /* ---- A training step ---------------------------------------------------- */
@@ -249,25 +139,6 @@ static void run_adamw(void *arg)
     }
 }
 
-/* Matrix elements of a layer and of the head. */
-static double layer_elements(const struct weft_shape *s)
-{
-    double q = (double) s->n_heads * s->head_dim;
-    double kv = (double) s->n_kv_heads * s->head_dim;
-    return s->hidden * (2 * q + 2 * kv + 3.0 * s->intermediate);
-}
-
-static double head_elements(const struct weft_shape *s)
-{
-    return (double) s->hidden * s->vocab;
-}
-
-/* Of one row of a text of n tokens, in one layer: to the keys before it. */
-static double attention_flop(const struct weft_shape *s, double n)
-{
-    return 4.0 * s->n_heads * s->head_dim * (n + 1) / 2;
-}
-
 static void train(struct model *m, int32_t n_runs, int32_t n)
 {
     const struct weft_shape *s = &m->s;
@@ -299,130 +170,6 @@ static void train(struct model *m, int32_t n_runs, int32_t n)
         n_opt += (double) m->head[b].n;
     row(m->name, "AdamW, 28 bytes a parameter", best_s(run_adamw, m),
         28 * n_opt, 1e9, "GB/s", peak_bytes, ">= 85");
-    release_to(before);
-}
-
-/* ---- Prefill and decode ------------------------------------------------- */
-
-static void run_forward(void *arg)
-{
-    struct model *m = arg;
-    weft_k_embed_cuda(m->stream, &m->s, m->table, m->batch.n_rows, m->token,
-                      m->x[0]);
-    for (int32_t l = 0; l < m->n_layers; l++)
-        weft_k_layer_forward_cuda(m->stream, &m->s, &m->w[l], l, &m->batch,
-                                  &m->kv, m->x[0], m->x[0], NULL, m->scratch);
-}
-
-static void run_decode(void *arg)
-{
-    struct model *m = arg;
-    const struct weft_k_sampling sampling = {1, 0, 1, 1};
-    run_forward(m);
-    weft_k_head_logits_cuda(m->stream, &m->s, weft_all_blocks(&m->s), &m->h,
-                            m->batch.n_rows, m->targets.row, m->x[0],
-                            m->logits, m->scratch);
-    weft_k_sample_cuda(m->stream, &m->s, &sampling, 0, NULL, m->batch.n_rows,
-                       m->logits, m->s.vocab, m->at, m->drawn, m->logp, NULL);
-}
-
-/* As the runtime does: a graph, made when a step has run without. */
-static void run_graph(void *arg)
-{
-    const struct model *m = arg;
-    weft_k_replay_cuda(NULL, m->graph);
-}
-
-static size_t free_bytes(void)
-{
-    size_t free = 0, all;
-    must(cudaDeviceSynchronize(), "a decode step");
-    must(cudaMemGetInfo(&free, &all), "memory");
-    return free;
-}
-
-/* The runtime reserves 68 KiB for each kernel of a graph. */
-static void say_graph(const struct model *m)
-{
-    char what[64];
-    snprintf(what, sizeof what, "its CUDA graph, each of %lld kernels",
-             (long long) m->n_nodes);
-    printf("| %-5s | %-38s | %12s | %8.1f %-7s | %6s | %-5s |\n", m->name,
-           what, "-", m->graph_bytes / 1024 / (double) m->n_nodes, "KiB", "-",
-           "<= 68");
-}
-
-static void capture_decode(struct model *m)
-{
-    m->batch.device_run = sent(m->run,
-                               (size_t) m->batch.n_runs * sizeof *m->run);
-    run_decode(m);
-    size_t before = free_bytes();
-    struct weft_k_capture capture;
-    weft_k_capture_cuda(false, &capture);
-    must(cudaPeekAtLastError(), "a capture");
-    m->stream = capture.stream;
-    run_decode(m);
-    m->graph = weft_k_captured_cuda(&capture, INT64_MAX, &m->n_nodes);
-    must(cudaPeekAtLastError(), "a graph");
-    m->stream = NULL;
-    run_graph(m);
-    m->graph_bytes = (double) before - (double) free_bytes();
-}
-
-/* Room for n_runs texts of n tokens. */
-static void cache_init(struct model *m, int32_t n_runs, int32_t n)
-{
-    int32_t each = (int32_t) weft_ceil_div(n, WEFT_PAGE_TOKENS);
-    int32_t *page = weft_alloc((size_t) (n_runs * each), sizeof *page);
-    for (int32_t i = 0; page && i < n_runs * each; i++)
-        page[i] = i;
-    m->kv = (struct weft_k_kv){
-        .page_bytes = weft_k_kv_page_bytes(&m->s, m->n_layers),
-        .pages_per_slot = each};
-    m->kv.arena = device((size_t) (n_runs * each) * m->kv.page_bytes);
-    m->kv.page = sent(page, (size_t) (n_runs * each) * sizeof *page);
-    weft_free(page);
-}
-
-static void prefill(struct model *m, int32_t n_runs, int32_t n)
-{
-    const struct weft_shape *s = &m->s;
-    char what[64];
-    size_t before = n_held;
-    cache_init(m, n_runs, n);
-    batch_init(m, n_runs, n, 0);
-    m->x[0] = device((size_t) (m->batch.n_rows * s->hidden) * sizeof(float));
-    double flop = (double) m->batch.n_rows * m->n_layers
-                * (2 * layer_elements(s) + attention_flop(s, n));
-    snprintf(what, sizeof what, "prefill, %d x %d tokens", n_runs, n);
-    row(m->name, what, best_s(run_forward, m), flop, 1e12, "TFLOP/s",
-        peak_flop, ">= 60");
-    release_to(before);
-}
-
-static void decode(struct model *m, int32_t batch, int32_t context)
-{
-    const struct weft_shape *s = &m->s;
-    char what[64];
-    double element = (double) weft_dtype_bytes(s->dtype);
-    double kv = 2.0 * s->n_kv_heads * s->head_dim * (context + 1) * batch;
-    double bytes = element
-                 * (m->n_layers * (layer_elements(s) + kv)
-                    + head_elements(s));
-    size_t before = n_held;
-    cache_init(m, batch, context + 1);
-    batch_init(m, batch, 1, context);
-    m->x[0] = device((size_t) (batch * s->hidden) * sizeof(float));
-    m->logits = device((size_t) batch * (size_t) s->vocab * sizeof(float));
-    snprintf(what, sizeof what, "decode, batch %d, %d tokens before", batch,
-             context);
-    capture_decode(m);
-    row(m->name, what, best_s(run_graph, m), bytes, 1e9, "GB/s", peak_bytes,
-        ">= 75");
-    say_graph(m);
-    weft_k_graph_free_cuda(m->graph);
-    m->graph = NULL;
     release_to(before);
 }
 
@@ -530,7 +277,6 @@ static void bench(size_t i)
     struct weft_err err;
     struct model *m = weft_alloc(1, sizeof *m);
     const float one = 1;
-    static uint32_t at[4 * MOST_RUNS];
     int32_t n_rows = shapes[i].n_texts * shapes[i].n;
     m->name = shapes[i].name;
     m->s = shapes[i].s;
@@ -551,9 +297,6 @@ static void bench(size_t i)
     model_init(m);
     scratch_init(m, shapes[i].n_texts, shapes[i].n);
     m->scale = sent(&one, sizeof one);
-    m->at = sent(at, sizeof at);
-    m->drawn = device(MOST_RUNS * 4);
-    m->logp = device(MOST_RUNS * 4);
     train(m, shapes[i].n_texts, shapes[i].n);
     prefill(m, shapes[i].n_texts, shapes[i].n);
     for (int k = 0; k < 3; k++)

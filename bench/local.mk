@@ -33,11 +33,12 @@ bench_programs += %D%/emulate
 %C%_emulate_SOURCES = %D%/emulate.c %D%/emulated.h %D%/check.h
 %C%_emulate_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_emulate_LDADD = $(weft_libs)
-EXTRA_DIST += %D%/gpu.c %D%/card.h %D%/gpu.sh %D%/gpu_torch.py \
+EXTRA_DIST += %D%/gpu.c %D%/card.h %D%/gpu_decode.h \
+	%D%/gpu_model.h %D%/gpu.sh %D%/gpu_torch.py \
 	%D%/gpu_logprobs.py
 if WEFT_HAVE_CUDA
 bench_programs += %D%/gpu
-%C%_gpu_SOURCES = %D%/gpu.c %D%/card.h
+%C%_gpu_SOURCES = %D%/gpu.c %D%/card.h %D%/gpu_decode.h %D%/gpu_model.h
 %C%_gpu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_gpu_LDADD = $(kern_libs)
 bench_gpu = %D%/gpu

@@ -15,6 +15,10 @@ for what in 'probe: bf16 product ' 'probe: copy, read and written ' \
     echo "$table" | grep -Eq "\| $what *\| +[0-9.]+ ms \| +[0-9.]+ [A-Z/a-z]+ *\| +[0-9]+ % \|" ||
         { echo "FAIL: no row '$what'"; failed=1; }
 done
+[ "$(echo "$table" | grep -Ec "one launch for the chunk's steps saves *\| +-?[0-9.]+ ms ")" = 3 ] ||
+    { echo "FAIL: no gain of a loop"; failed=1; }
+[ "$(echo "$table" | grep -Ec 'its CUDA graph, each of [0-9]+ kernels *\|')" = 3 ] ||
+    { echo "FAIL: no graph"; failed=1; }
 [ $failed = 0 ] || echo "$table"
 none=$(WEFT_CARDS=none "$bench")
 [ $? = 77 ] && echo "$none" |

@@ -66,7 +66,8 @@ check_PROGRAMS += %D%/test_emulator
 %C%_test_emulator_CPPFLAGS = $(cuda_test_flags)
 %C%_test_emulator_LDADD = $(cuda_test_libs)
 noinst_PROGRAMS += %D%/bench_gpu
-%C%_bench_gpu_SOURCES = bench/gpu.c bench/card.h
+%C%_bench_gpu_SOURCES = bench/gpu.c bench/card.h bench/gpu_decode.h \
+	bench/gpu_model.h
 %C%_bench_gpu_CPPFLAGS = $(cuda_test_flags)
 %C%_bench_gpu_LDADD = $(cuda_test_libs)
 sh_tests += %D%/bench_gpu.sh
