@@ -34,6 +34,15 @@ WEFT_INLINE double weft_rope_cosine(double r)
     return s;
 }
 
+/* The largest integer that is not above x, |x| < 2^51; in a form of which
+ * compilers make vectors. */
+WEFT_INLINE double weft_rope_floor(double x)
+{
+    const double magic = 6755399441055744.0; /* 1.5 * 2^52 */
+    double n = (x + magic) - magic;
+    return n > x ? n - 1 : n;
+}
+
 /* The cosine and sine of position * frequency. pi / 2 is its first 33 bits and
  * the rest (fdlibm): the reduction is exact for up to 2^20 turns. */
 WEFT_INLINE void weft_rope_angle(float frequency, int64_t position,
@@ -42,13 +51,14 @@ WEFT_INLINE void weft_rope_angle(float frequency, int64_t position,
     const double high = 1.57079632673412561417e+00;
     const double low = 6.07710050650619224932e-11;
     double angle = (double) position * (double) frequency;
-    double n = floor(angle / (high + low) + 0.5);
+    double n = weft_rope_floor(angle / (high + low) + 0.5);
     double r = angle - n * high - n * low;
     double s = weft_rope_sine(r), c = weft_rope_cosine(r);
-    int quarter = (int) ((int64_t) n & 3);
-    double sin = quarter & 1 ? c : s, cos = quarter & 1 ? s : c;
-    *cos_out = (float) (quarter == 1 || quarter == 2 ? -cos : cos);
-    *sin_out = (float) (quarter >= 2 ? -sin : sin);
+    double quarter = n - 4 * weft_rope_floor(n / 4); /* 0, 1, 2 or 3 */
+    double odd = quarter - 2 * weft_rope_floor(quarter / 2);
+    double sin = odd > 0 ? c : s, cos = odd > 0 ? s : c;
+    *cos_out = (float) (quarter * (3 - quarter) > 0 ? -cos : cos);
+    *sin_out = (float) (quarter > 1.5 ? -sin : sin);
 }
 
 /* Rotates a pair. */

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "kern/layer.h"
-#include "kern/rope_angles.h"
+#include "kern/rows.h"
 
 /* Llama-3's scaling (transformers, modeling_rope_utils): long wavelengths are
  * multiplied by `factor`, short ones kept, those between interpolated. */
@@ -37,8 +37,7 @@ void weft_rope_frequencies(const struct weft_shape *s, float *out)
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out)
 {
-    for (int64_t i = 0; i < d / 2; i++)
-        weft_rope_angle(frequency[i], position, &out[i], &out[d / 2 + i]);
+    weft_row_ops()->angles(d / 2, frequency, position, out, out + d / 2);
 }
 
 void weft_rope_table_at(const struct weft_shape *s, int64_t n_rows,

@@ -64,6 +64,10 @@ struct weft_row_ops {
     void (*swiglu_backward)(enum weft_dtype dtype, int64_t m, int64_t ff,
                             const void *gate_up, const float *dy,
                             void *dgate_up);
+    /* cos, sin (n): of position * frequency, in the bits of
+     * weft_rope_angle(). */
+    void (*angles)(int64_t n, const float *frequency, int64_t position,
+                   float *cos, float *sin);
     /* Rotates x (n_heads, d) in place: (x1, x2) becomes (x1 cos - x2 sin,
      * x2 cos + x1 sin), where x1 and x2 are d / 2 elements apart. cos_sin: d /
      * 2 cosines, then as many sines. inverse: by the negative angle. */

@@ -13,6 +13,7 @@ const struct weft_row_ops weft_rows_avx2 = {
     .rmsnorm_backward = rmsnorm_backward,
     .swiglu = swiglu,
     .swiglu_backward = swiglu_backward,
+    .angles = angles,
     .rope = rope,
     .round = round_row,
     .add_rows = add_rows,

@@ -3,6 +3,7 @@
  * Norms, activation and rotation of rows.h for the instruction set this file
  * is compiled for.
  */
+#include "kern/rope_angles.h"
 #include "kern/rows.h"
 #include "kern/vec16.h"
 
@@ -173,6 +174,13 @@ static void swiglu_backward(enum weft_dtype dtype, int64_t m, int64_t ff,
                             void *dgate_up)
 {
     BY_DTYPE(dtype, swiglu_backward_body, m * ff, gate_up, dy, dgate_up);
+}
+
+static void angles(int64_t n, const float *restrict frequency,
+                   int64_t position, float *restrict cos, float *restrict sin)
+{
+    for (int64_t i = 0; i < n; i++)
+        weft_rope_angle(frequency[i], position, &cos[i], &sin[i]);
 }
 
 static void rope(int64_t n_heads, int64_t d, const float *cos_sin,

@@ -3,6 +3,7 @@
 #include "layer_fixture.h"
 
 #include "kern/layer.h"
+#include "kern/rope_angles.h"
 #include "kern/rows.h"
 
 static struct weft_shape shape_of(enum weft_rope rope, int32_t d)
@@ -68,6 +69,31 @@ static void test_angles(void)
     }
 }
 
+/* Vectors of every length have the bits of a single angle. */
+static void vectors_of_angles(void)
+{
+    static const int64_t position[] = {0, 1, 7, 12345, 999983};
+    float f[67], cos[67], sin[67];
+    for (int i = 0; i < 67; i++)
+        f[i] = 1 / (1 + (float) i * 0.37f);
+    for (size_t p = 0; p < WEFT_COUNT(position); p++)
+        for (int n = 1; n <= 67; n++) {
+            int bad = 0;
+            weft_row_ops()->angles(n, f, position[p], cos, sin);
+            for (int i = 0; i < n; i++) {
+                float c, s;
+                weft_rope_angle(f[i], position[p], &c, &s);
+                bad += memcmp(&c, &cos[i], 4) || memcmp(&s, &sin[i], 4);
+            }
+            CHECK_INT(bad, 0);
+        }
+}
+
+static void test_vectors_of_angles(void)
+{
+    each_isa(vectors_of_angles);
+}
+
 /* A run's rows have the angles of their positions, whatever else is there. */
 static void test_table(void)
 {
@@ -131,5 +157,6 @@ static void test_rotation(void)
 
 WEFT_TESTS("kern/rope", {"test_frequencies", test_frequencies},
            {"test_llama3_bands", test_llama3_bands},
-           {"test_angles", test_angles}, {"test_table", test_table},
-           {"test_rotation", test_rotation})
+           {"test_angles", test_angles},
+           {"test_vectors_of_angles", test_vectors_of_angles},
+           {"test_table", test_table}, {"test_rotation", test_rotation})
