@@ -102,12 +102,15 @@ static void add_rows(const float *row, int64_t rows, int64_t k, float *panel)
             WEFT_PREFETCH(next + WEFT_PANEL / 2);
         }
         turn((const char *) (row + k0), k, rows, columns, &turned);
-        for (int64_t j = 0; j < columns; j++, panel += WEFT_PANEL) {
-            float add[WEFT_PANEL];
-            memcpy(add, turned.word[j], sizeof add);
-            for (int64_t r = 0; r < rows; r++)
-                panel[r] += add[r];
-        }
+        float add[WEFT_PANEL * WEFT_PANEL];
+        memcpy(add, turned.word, sizeof add);
+        if (rows == WEFT_PANEL)
+            weft_k_add(panel, add, (size_t) (columns * WEFT_PANEL));
+        else /* what the panel has beyond the vocabulary does not change */
+            for (int64_t j = 0; j < columns; j++)
+                weft_k_add(panel + j * WEFT_PANEL, add + j * WEFT_PANEL,
+                           (size_t) rows);
+        panel += columns * WEFT_PANEL;
     }
 }
 

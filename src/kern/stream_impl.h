@@ -53,16 +53,36 @@ static void stream_finish(int64_t n, const float *acc, const float *bias,
         finish(n, acc, bias, residual, y_dtype, y);
 }
 
+/* Vectors of their own, as compilers tear loops over an array of doubles
+ * apart. */
+typedef float floats_8 __attribute__((vector_size(32)));
+typedef double doubles_8 __attribute__((vector_size(64)));
+
+/* sum[j] = the sum of x[i + j]^2 over i < n, i a multiple of 16 */
+static void square_lanes(const float *x, size_t n, double sum[LANES_16])
+{
+    doubles_8 low = {0}, high = {0};
+    for (size_t i = 0; i < n; i += LANES_16) {
+        floats_8 a, b;
+        memcpy(&a, x + i, sizeof a);
+        memcpy(&b, x + i + 8, sizeof b);
+        doubles_8 c = __builtin_convertvector(a, doubles_8);
+        doubles_8 d = __builtin_convertvector(b, doubles_8);
+        low += c * c;
+        high += d * d;
+    }
+    memcpy(sum, &low, sizeof low);
+    memcpy(sum + 8, &high, sizeof high);
+}
+
 static double stream_sum_squares(const float *x, size_t n)
 {
     double total = 0;
     for (size_t at = 0; at < n; at += SUM_TILE) {
         size_t end = n - at < SUM_TILE ? n : at + SUM_TILE;
-        double sum[LANES_16] = {0};
-        size_t i = at;
-        for (; i + LANES_16 <= end; i += LANES_16)
-            for (int j = 0; j < LANES_16; j++)
-                sum[j] += (double) x[i + j] * (double) x[i + j];
+        double sum[LANES_16];
+        size_t i = at + (end - at) / LANES_16 * LANES_16;
+        square_lanes(x + at, i - at, sum);
         for (int j = 0; i < end; i++, j++)
             sum[j] += (double) x[i] * (double) x[i];
         for (int half = LANES_16 / 2; half > 0; half /= 2)
