@@ -12,12 +12,46 @@ int32_t weft_g_sum_stage(const struct weft_g_update *u,
                                       : weft_g_bundle_stage(u->m, b);
 }
 
+static size_t elements_of(const struct weft_g_update *u,
+                          enum weft_tile_kind kind, int32_t tp)
+{
+    const struct weft_g_layout *home = &u->m->home;
+    struct weft_range range = weft_plan_range(u->m->shape.n_blocks,
+                                              home->plan.tp, tp);
+    return home->before[kind][weft_range_end(range)]
+         - home->before[kind][range.first];
+}
+
+/* Which of n devices updates a bundle: bundles in order are divided so that
+ * each device has about as many elements. */
+static int32_t device_of(const struct weft_g_update *u,
+                         const struct weft_g_bundle *b, int32_t n)
+{
+    const struct weft_g_layout *home = &u->m->home;
+    bool tied = u->m->shape.tied;
+    int32_t stage = weft_g_sum_stage(u, b);
+    int32_t first = home->first_layer[stage];
+    size_t layer = elements_of(u, WEFT_TILE_LAYER, b->tp);
+    size_t layers = (size_t) (home->first_layer[stage + 1] - first) * layer;
+    size_t embed = stage > 0 || tied ? 0
+                                     : elements_of(u, WEFT_TILE_EMBED, b->tp);
+    size_t head = stage < home->plan.pp - 1
+                    ? 0
+                    : elements_of(u, WEFT_TILE_HEAD, b->tp);
+    size_t all = embed + layers + head, middle = embed + layers + head / 2;
+    if (b->group == WEFT_GROUP_LAYER)
+        middle = embed + (size_t) (b->layer - first) * layer + layer / 2;
+    else if (b->group == WEFT_GROUP_EMBED && !tied)
+        middle = embed / 2;
+    return middle < all ? (int32_t) (middle * (size_t) n / all) : n - 1;
+}
+
 struct weft_where weft_g_update_at(const struct weft_g_update *u,
                                    const struct weft_g_bundle *b,
                                    int32_t stage, int32_t place)
 {
     const struct weft_g_layout *home = &u->m->home;
-    int32_t n = 0, pick = b->layer + 2;
+    int32_t n = 0;
     int32_t device[WEFT_G_MAX_DP];
     struct weft_where where = u->pass.where;
     for (int32_t i = 0; i < home->plan.dp; i++) {
@@ -26,7 +60,7 @@ struct weft_where weft_g_update_at(const struct weft_g_update *u,
         if (m->place == place)
             device[n++] = m->device;
     }
-    where.device = n > 0 ? device[pick % n] : -1;
+    where.device = n > 0 ? device[device_of(u, b, n)] : -1;
     where.layer = b->layer;
     return where;
 }
