@@ -107,7 +107,7 @@ static void bench_prefill(const struct weft_g_model *m, int32_t tp,
 
 /* ---- Training: the graph ---------------------------------------------- */
 
-enum { N_TEXTS = 8, TEXT_TOKENS = 128, MB_ROWS = 256 };
+enum { N_TEXTS = 4, TEXT_TOKENS = 256, MB_ROWS = 256 };
 
 static struct weft_pack_sample texts[N_TEXTS];
 
