@@ -387,6 +387,7 @@ struct weft_rt {
     int first_place;     /* of this rank */
     const struct weft_policy *policy; /* NULL: one of StarPU's */
     int min_priority, max_priority;   /* of StarPU's */
+    int n_cores; /* that this process may use, by itself or with others */
     bool profile, nap, check_modes, starpu_on;
     /* what is inserted is noted there; NULL: nowhere */
     struct weft_recording *recording;
@@ -563,6 +564,11 @@ struct weft_nap {
     int us;
 };
 void weft_nap(struct weft_nap *nap);
+
+/* When this thread, and those that it starts from now on, run where threads have
+ * fewer cores (wake.c). */
+enum weft_wake { WEFT_WAKE_IN_TURN, WEFT_WAKE_FIRST, WEFT_WAKE_LAST };
+void weft_wake(enum weft_wake how);
 
 /* A variant of StarPU's policy `name` whose idle workers sleep; NULL: there is
  * none. */

@@ -30,6 +30,7 @@ rt_sources = \
 	%D%/task.c \
 	%D%/tile.c %D%/tile.h \
 	%D%/transfer.c \
+	%D%/wake.c \
 	%D%/watchdog.c %D%/watchdog.h \
 	%D%/world.c %D%/world.h
 EXTRA_DIST += %D%/README

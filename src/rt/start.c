@@ -256,19 +256,39 @@ static void pools_free(struct weft_rt *rt)
     rt->pool = NULL;
 }
 
+/* Each device has a core of its own, of those that this process may use, where
+ * there are enough; where all ranks of the machine may use the same ones, they
+ * divide them. StarPU by itself takes the machine's first ones in every rank. */
+static void choose_cores(const struct weft_rt *rt, int n_threads,
+                         struct starpu_conf *conf)
+{
+    const struct weft_host *host = weft_world_host();
+    int n = rt->n_devices, ranks = host->share < 1 ? host->n_ranks : 1;
+    bool alike = host->share * ranks < 1 + 1e-6;
+    if (!alike || n * ranks > rt->n_cores) {
+        setenv("STARPU_WORKERS_NOBIND", "1", 1);
+        return;
+    }
+    setenv("STARPU_WORKERS_GETBIND", "1", 1);
+    if (ranks == 1)
+        return;
+    conf->use_explicit_workers_bindid = 1;
+    for (int i = 0; i < STARPU_NMAXWORKERS; i++)
+        conf->workers_bindid[i] = (unsigned) ((host->rank * n + i % n)
+                                              * (n_threads / rt->n_cores));
+}
+
 static int starpu_start(struct weft_rt *rt,
-                        const struct weft_rt_options *options, int n_usable,
+                        const struct weft_rt_options *options,
+                        const struct weft_topology *topology,
                         struct weft_err *err)
 {
     struct starpu_conf conf;
+    int n_usable = topology->n_usable;
     bool crowded = rt->n_devices >= n_usable;
     bool nap = options->nap < 0 ? crowded : options->nap > 0;
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_MPI_NOBIND", "1", 0);
-    /* Otherwise the StarPU of every rank would bind its workers to the first
-     * cores. */
-    if (rt->n_devices > n_usable || weft_world_host()->share < 1)
-        setenv("STARPU_WORKERS_NOBIND", "1", 1);
     set_starpu_home();
     weft_fxt_off();
     int rc = rt->fxt_dir ? weft_fxt_begin(err) : 0;
@@ -279,6 +299,7 @@ static int starpu_start(struct weft_rt *rt,
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = rt->n_devices - rt->n_cards;
     conf.reserve_ncpus = 0;
+    choose_cores(rt, topology->n_threads, &conf);
     conf.ncuda = rt->n_cards;
     conf.use_explicit_workers_cuda_gpuid = rt->n_cards > 0;
     for (int i = 0; i < rt->n_cards; i++)
@@ -295,7 +316,11 @@ static int starpu_start(struct weft_rt *rt,
         conf.sched_policy_name = conf.sched_policy ? NULL : "prio";
     }
     int lock = lock_starpu_home();
+    if (nap) /* StarPU starts the devices' threads */
+        weft_wake(WEFT_WAKE_LAST);
     rc = starpu_init(&conf);
+    if (nap) /* this one inserts, and starts that of messages */
+        weft_wake(WEFT_WAKE_FIRST);
     if (lock >= 0)
         close(lock);
     if (rc)
@@ -322,6 +347,8 @@ static int starpu_start(struct weft_rt *rt,
 static void starpu_stop(struct weft_rt *rt)
 {
     weft_watchdog_stop(rt);
+    if (rt->nap)
+        weft_wake(WEFT_WAKE_IN_TURN);
     if (rt->starpu_on) {
         weft_copiers_stop(rt);
         for (int d = 0; d < rt->n_cards; d++)
@@ -359,7 +386,7 @@ static void rt_free(struct weft_rt *rt)
  * runs. */
 static int prepare(const struct weft_rt_options *options,
                    struct weft_topology *topology, int *n_devices_out,
-                   struct weft_err *err)
+                   int *n_cores_out, struct weft_err *err)
 {
     int rc = check_joined(err);
     if (!rc)
@@ -369,6 +396,7 @@ static int prepare(const struct weft_rt_options *options,
     if (rc)
         return rc;
     const struct weft_host *host = weft_world_host();
+    *n_cores_out = topology->n_cores;
     topology->n_usable = share_of(topology->n_usable, host->share);
     topology->n_cores = share_of(topology->n_cores, host->share);
     topology->free_bytes /= host->n_ranks;
@@ -447,7 +475,7 @@ static int start_here(struct weft_rt *rt,
     if (!rc)
         rc = weft_ran_create(rt, err);
     if (!rc)
-        rc = starpu_start(rt, options, topology->n_usable, err);
+        rc = starpu_start(rt, options, topology, err);
     if (!rc && (options->watchdog_s > 0 || rt->n_ranks > 1))
         rc = weft_watchdog_start(rt, options->watchdog_s, err);
     return rc;
@@ -491,12 +519,12 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
 {
     struct weft_topology topology;
     struct weft_rt *rt = NULL;
-    int n_devices = 0;
+    int n_devices = 0, n_cores = 0;
     if (atomic_exchange(&started, true))
         return weft_err_set(err, WEFT_ESTATE,
                             "a runtime is running in this process already");
-    int rc = weft_world_agree(prepare(options, &topology, &n_devices, err),
-                              err);
+    int rc = weft_world_agree(
+        prepare(options, &topology, &n_devices, &n_cores, err), err);
     if (!rc)
         rc = check_same("devices", n_devices, err);
     if (!rc)
@@ -504,10 +532,12 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     if (rc)
         goto err_started;
     rt = rt_create(options, &topology, n_devices);
-    if (rt)
+    if (rt) {
+        rt->n_cores = n_cores;
         rc = start_here(rt, options, &topology, err);
-    else
+    } else {
         rc = weft_err_nomem(err, "the runtime", sizeof *rt);
+    }
     rc = weft_world_agree(rc, err);
     if (rc)
         goto err_created;

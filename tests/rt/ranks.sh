@@ -29,6 +29,14 @@ for n in 2 3 4; do
     grep -h 'foreign' log
 done
 
+# Each rank's device has a core, whether mpirun binds or not.
+nobind=$STARPU_WORKERS_NOBIND
+unset STARPU_WORKERS_NOBIND
+for ranks_bind in core:overload-allowed none; do
+    job 2 test_ranks --cores || complain "cores, $ranks_bind: status $?"
+done
+export STARPU_WORKERS_NOBIND="$nobind"
+
 # Those of one job share all cores: who does not sleep has to say so.
 "$weft" info --json | grep -q '"messages_nap": true'
 naps=$?

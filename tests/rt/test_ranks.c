@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/topology.h"
 #include "config.h"
 #include "rt/world.h"
 
@@ -533,6 +534,52 @@ static void test_times_and_trace(void)
     stop();
 }
 
+/* Writes which hardware threads the device's thread may use. */
+static int cores_cpu(const void *args, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    (void) args;
+    (void) n_buf;
+    (void) x;
+    return sched_getaffinity(0, sizeof(cpu_set_t), buf[0]) ? WEFT_EINTERNAL
+                                                           : 0;
+}
+WEFT_CODELET(cores, 0x808080, cores_cpu)
+
+/* Where each rank's device can have a core, no two may use the same. */
+static void test_cores(void)
+{
+    struct weft_err err;
+    struct weft_topology topology;
+    int64_t all[2 * CPU_SETSIZE] = {0};
+    int64_t *device = all + CPU_SETSIZE, n_all = 0, n_device = 0;
+    cpu_set_t own;
+    start(1, false);
+    struct weft_tile *tile = tile_at(weft_world_rank(), sizeof own, false);
+    weft_insert(seq, &weft_cl_cores, NULL, 0,
+                (struct weft_access[]){{tile, WEFT_WRITE}}, 1, &anywhere);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    memcpy(&own, weft_tile_acquire(tile, WEFT_READ), sizeof own);
+    weft_tile_unacquire(tile);
+    weft_tile_release(tile);
+    stop();
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        device[i] = CPU_ISSET(i, &own);
+    REQUIRE(sched_getaffinity(0, sizeof own, &own) == 0);
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        all[i] = CPU_ISSET(i, &own);
+    weft_world_reduce(all, 2 * CPU_SETSIZE, WEFT_SUM);
+    REQUIRE_OK(weft_topology_read(&topology, &err), err);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        n_all += all[i] > 0;
+        n_device = device[i] > n_device ? device[i] : n_device;
+    }
+    int64_t each = topology.n_threads / topology.n_cores; /* of a core */
+    if (n_all >= each * weft_world_size()
+        && topology.n_usable >= topology.n_threads) /* no quota */
+        CHECK_INT(n_device, 1);
+}
+
 static bool has_mpi(void)
 {
 #ifdef WEFT_HAVE_MPI
@@ -544,8 +591,12 @@ static bool has_mpi(void)
 
 int main(int argc, char **argv)
 {
+    /* ranks.sh asks for this one by itself: tests leave threads unbound */
+    static const struct weft_test cores[] = {{"test_cores", test_cores}};
     if (argc > 1 && strcmp(argv[1], "--has-mpi") == 0)
         return has_mpi() ? 0 : 1;
+    if (argc > 1 && strcmp(argv[1], "--cores") == 0)
+        return ranks_main("rt/ranks", cores, WEFT_COUNT(cores));
     static const struct weft_test tests[] = {
         {"test_ring", test_ring},
         {"test_foreign_insert", test_foreign_insert},
