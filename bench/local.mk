@@ -115,7 +115,8 @@ bench_programs += %D%/speed
 %C%_speed_CFLAGS = $(KERN_CFLAGS)
 %C%_speed_LDADD = $(kern_libs)
 EXTRA_DIST += %D%/trust.sh
-bench-trust: bench-trust-emulated %D%/speed weft$(EXEEXT)
+bench-trust: bench-trust-emulated bench-trust-here
+bench-trust-here: %D%/speed weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/trust.sh $(TRUST)
 # The plan that is found on this machine beside those with names.
 EXTRA_DIST += %D%/auto.sh
@@ -178,4 +179,4 @@ bench-search: %D%/search
 .PHONY: bench bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
-	bench-tail bench-tail-emulated bench-trust bench-trust-emulated
+	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here

@@ -1,43 +1,55 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: bench/trust.sh [-p PATTERN] [-i ITERATIONS] [-r REPEATS] [-o FILE.svg]
+# usage: bench/trust.sh [-p PATTERN] [-i ITERATIONS] [-r REPEATS] [-d DIR] [-t]
+#                       [-o FILE.svg]
 #
 # `make bench-trust`: predicted beside measured times of this machine. Profiles
 # it, messages between two ranks too, then trains the quickstart under many
 # plans; each run predicts its own iterations with the lengths that its samples
 # had (doc/simulate.md). Between runs a probe says how fast the machine is: a
-# run before or after which it is more than 5 % off what it was after the
-# profile is made again, and counted.
+# run before or after which it is more than 5 % off what it was around the profile
+# is made again, and counted; so is a profile before and after which it differs.
 #
 #   -p PATTERN     only plans whose name has it (grep -E); default: all
 #   -i ITERATIONS  of each run, the first of which does not count; default: 8
 #   -r REPEATS     of a run beside other work, at most; default: 2
+#   -d DIR         keeps the profile and the runs there, and uses the profile that
+#                  is there: a part of the plans at a time; default: a folder that
+#                  goes
+#   -t             runs nothing: the table of what DIR has
 #   -o FILE.svg    the picture; default: trust.svg
 #
 # Prints a line for each plan, with the largest error of calls that take a
-# tenth of its iteration or more; medians and largest errors; and how many pairs
-# of plans whose measured times differ by more than 10 % are in the right order.
-# About 10 minutes on 2 cores; for a quiet machine.
+# tenth of its iteration or more; medians and largest errors; how many pairs
+# of plans whose measured times differ by more than 10 % are in the right order,
+# and which are not. About 2 minutes on 2 cores; for a quiet machine.
 set -eu
-pattern=. iterations=8 repeats=2 svg=$PWD/trust.svg
-while getopts p:i:r:o: option; do
+pattern=. iterations=8 repeats=2 svg=$PWD/trust.svg dir="" table=""
+while getopts p:i:r:d:to: option; do
     case $option in
     p) pattern=$OPTARG ;;
     i) iterations=$OPTARG ;;
     r) repeats=$OPTARG ;;
+    d) dir=$OPTARG ;;
+    t) table=1 ;;
     o) svg=$OPTARG ;;
-    *) sed -n '3,20s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,30s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 case $svg in
 /*) ;;
 *) svg=$PWD/$svg ;;
 esac
+unset STARPU_WORKERS_NOBIND # which tests set
 weft=$WEFT_BUILDDIR/weft
 ppo=$WEFT_SRCDIR/examples/quickstart/ppo.yaml
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+if [ -z "$dir" ]; then
+    dir=$(mktemp -d)
+    trap 'rm -rf "$dir"' EXIT
+fi
+mkdir -p "$dir"
 cd "$dir"
+dir=$PWD
 
 # name ranks devices words...
 plans()
@@ -81,70 +93,96 @@ probe()
     "$WEFT_BUILDDIR/bench/speed" 2
 }
 
-# now BEFORE: whether the machine is as fast as it was
-quiet()
+# near SECONDS SECONDS: whether they differ by less than 5 %
+near()
 {
-    awk -v a="$1" -v b="$reference" \
-        'BEGIN { exit !(a < 1.05 * b && a > 0.95 * b) }'
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < 1.05 * b && a > 0.95 * b) }'
 }
 
-# run RANKS words...
+# run NAME RANKS words...
 run()
 {
-    ranks=$1
-    shift
-    rm -rf run
+    run=run-$1
+    ranks=$2
+    shift 2
+    rm -rf "$run"
     if [ "$ranks" -gt 1 ]; then
         "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$ranks" \
-            "$weft" train -q "$ppo" run_dir=run "$@" </dev/null >log 2>&1
+            "$weft" train -q "$ppo" run_dir="$run" "$@" </dev/null >log 2>&1
     else
-        "$weft" train -q "$ppo" run_dir=run "$@" </dev/null >log 2>&1
+        "$weft" train -q "$ppo" run_dir="$run" "$@" </dev/null >log 2>&1
     fi
 }
 
 # Plan, call or "iteration", predicted and measured seconds.
 times_of()
 {
-    "$weft" plan --explain run/plan.json | awk -v plan="$1" '
+    "$weft" plan --explain "run-$1/plan.json" | awk -v plan="$1" '
         $1 == "MiB" { on = 0 }
         on && $3 + 0 > 0 { print plan, $1, $2 + 0, $3 }
         $1 == "seconds" { on = 1 }'
 }
 
-for n in 1 2; do
-    "$weft" profile "$ppo" -o costs$n.json --devices $n --limit 40 >log 2>&1 ||
-        { cat log; exit 1; }
-    tail -n 4 log
-done
-[ -z "${WEFT_MPIEXEC:-}" ] ||
-    "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n 2 \
-        "$weft" profile "$ppo" --messages costs2.json </dev/null
-reference=$(probe)
-again=0
-off=0
-: >times
-plans | grep -E -- "^[^ ]*($pattern)" >chosen || { echo "no plan"; exit 1; }
-while read -r name ranks devices words; do
-    [ "$ranks" = 1 ] || [ -n "${WEFT_MPIEXEC:-}" ] || continue
-    tries=0
+# repeat COMMAND...: until the probe before and after it is near `reference`, or,
+# where that is empty, the same; leaves how often it was made again, and whether
+# there was other work beside it at last, in the file `counts`.
+repeat()
+{
+    tries=0 off=0
     while :; do
         before=$(probe)
-        # shellcheck disable=SC2086
-        run "$ranks" rollout.prompts=24 iterations="$iterations" \
-            checkpoint.every=0 runtime.devices="$devices" \
-            costs="$dir/costs$((ranks * devices)).json" $words ||
-            { echo "$name:"; cat log; exit 1; }
+        "$@" || { echo "$*:"; cat log; exit 1; }
         after=$(probe)
-        quiet "$before" && quiet "$after" && break
+        near "$before" "${reference:-$after}" &&
+            near "$after" "${reference:-$before}" && break
         if [ $tries -ge "$repeats" ]; then
-            off=$((off + 1))
+            off=1
             break
         fi
         tries=$((tries + 1))
-        again=$((again + 1))
     done
-    times_of "$name" >>times
-done <chosen
+    echo "$tries $off" >counts
+}
+
+profile()
+{
+    for n in 1 2; do
+        "$weft" profile "$ppo" -o costs$n.json --devices $n --limit 40 \
+            >log 2>&1 || return 1
+        tail -n 4 log
+    done
+    [ -z "${WEFT_MPIEXEC:-}" ] ||
+        "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n 2 \
+            "$weft" profile "$ppo" --messages costs2.json </dev/null
+}
+
+if [ -z "$table" ]; then
+    if [ ! -s reference ]; then
+        reference=
+        repeat profile
+        mv counts profile.counts
+        echo "$after" >reference
+    fi
+    reference=$(cat reference)
+    plans | grep -E -- "^[^ ]*($pattern)" >chosen ||
+        { echo "no plan"; exit 1; }
+    while read -r name ranks devices words; do
+        [ "$ranks" = 1 ] || [ -n "${WEFT_MPIEXEC:-}" ] || continue
+        # shellcheck disable=SC2086
+        repeat run "$name" "$ranks" rollout.prompts=24 \
+            iterations="$iterations" checkpoint.every=0 \
+            runtime.devices="$devices" \
+            costs="$dir/costs$((ranks * devices)).json" $words
+        times_of "$name" >"$name.times"
+        mv counts "$name.counts"
+    done <chosen
+fi
+plans | while read -r name _; do
+    [ ! -s "$name.times" ] || cat "$name.times"
+done >times
+[ -s times ] || { echo "no plan was run"; exit 1; }
+again=$(cat ./*.counts | awk '{ n += $1 } END { print n + 0 }')
+off=$(cat ./*.counts | awk '{ n += $2 } END { print n + 0 }')
 
 awk -v again=$again -v off=$off -v svg="$svg" '
 function error(p, m) { return 100 * (p / m - 1) }
@@ -196,7 +234,12 @@ END {
         for (k = 1; k < i; k++)
             if (m[i] > 1.1 * m[k] || m[k] > 1.1 * m[i]) {
                 pairs++
-                kept += (p[i] > p[k]) == (m[i] > m[k])
+                right = (p[i] > p[k]) == (m[i] > m[k])
+                kept += right
+                if (!right)
+                    wrong = wrong sprintf("  %s before %s\n",
+                        m[i] < m[k] ? name[i] : name[k],
+                        m[i] < m[k] ? name[k] : name[i])
             }
     printf "%d plans: median error %.1f %%, largest %.1f %%\n", n,
         middle(e, n), most
@@ -204,6 +247,8 @@ END {
         middle(calls, nc), most_call
     printf "order of %d of %d pairs kept; %d runs made again, %d counted " \
         "beside other work\n", kept, pairs, again, off
+    if (wrong)
+        printf "measured in another order than predicted:\n%s", wrong
     low = 1e9; high = -1e9
     for (i = 1; i <= NR; i++)
         if (cp[i] > 0) {
