@@ -223,8 +223,48 @@ static struct price at_keys(const struct weft_cost_point *p, int32_t n,
                        / (p[i].n_keys - p[i - 1].n_keys));
 }
 
-/* Beyond the last it is proportional, before the first constant. */
-static struct price at_rows(const struct weft_cost_op *op, double rows,
+/* Operations per second of the fastest task with models of a dtype; of any, if
+ * there is none. */
+static double fastest(const struct weft_costs_file *f, enum weft_dtype dtype)
+{
+    double most[2] = {0, 0}; /* of any; of the dtype */
+    for (int32_t i = 0; i < f->n_ops; i++)
+        for (int32_t k = 0; k < f->op[i].n; k++) {
+            const struct weft_cost_point *p = &f->op[i].point[k];
+            double rate = p->seconds > 0 ? p->flop / p->seconds : 0;
+            bool of = f->op[i].shape >= 0
+                   && f->shape[f->op[i].shape].shape.dtype == dtype;
+            for (int w = 0; w <= of; w++)
+                most[w] = rate > most[w] ? rate : most[w];
+        }
+    return most[most[1] > 0];
+}
+
+/* Beyond the last size, `size`, which is next to size_before (0: there is none):
+ * what rows more took between the two, at most in proportion. One size alone
+ * mostly reads weights, which more rows share: then these take what their
+ * operations do at the best. */
+static struct price beyond(const struct weft_costs_file *f,
+                           const struct weft_cost_op *op, double size_before,
+                           struct price before, double size,
+                           struct price last, double rows)
+{
+    double more = rows / size - 1, most = more * last.seconds;
+    double least = most;
+    if (size_before > 0)
+        least = (last.seconds - before.seconds) * (rows - size)
+              / (size - size_before);
+    else if (op->shape >= 0 && last.flop > 0)
+        least = more * last.flop
+              / fastest(f, f->shape[op->shape].shape.dtype);
+    return (struct price){last.flop * (1 + more),
+                          last.seconds
+                              + (least >= 0 && least < most ? least : most)};
+}
+
+/* Before the first size it is constant. */
+static struct price at_rows(const struct weft_costs_file *f,
+                            const struct weft_cost_op *op, double rows,
                             double keys)
 {
     struct price before = {0, 0}, next = {0, 0};
@@ -239,11 +279,13 @@ static struct price at_rows(const struct weft_cost_op *op, double rows,
             return i == 0 ? next
                           : between(before, next,
                                     (rows - size) / (p->n_rows - size));
+        if (end == op->n)
+            break;
         before = next;
         size = p->n_rows;
     }
-    return (struct price){next.flop * rows / size,
-                          next.seconds * rows / size};
+    return beyond(f, op, size, before, op->point[op->n - 1].n_rows, next,
+                  rows);
 }
 
 static double at_bytes(const struct weft_cost_op *op, double bytes)
@@ -275,7 +317,7 @@ double weft_costs_file_task(const struct weft_costs_file *f,
         return -1;
     if (!w->shape || p.n_rows == 0)
         return w->n_steps * at_bytes(op, p.bytes);
-    struct price price = at_rows(op, p.n_rows, p.n_keys);
+    struct price price = at_rows(f, op, p.n_rows, p.n_keys);
     double ratio = price.flop > 0 && p.flop > 0
                         && p.n_rows >= op->point[0].n_rows
                      ? p.flop / price.flop
@@ -284,23 +326,6 @@ double weft_costs_file_task(const struct weft_costs_file *f,
 }
 
 /* ---- As a cluster ------------------------------------------------------ */
-
-/* Operations per second of the fastest task with models of a dtype; of any, if
- * there is none. */
-static double fastest(const struct weft_costs_file *f, enum weft_dtype dtype)
-{
-    double most[2] = {0, 0}; /* of any; of the dtype */
-    for (int32_t i = 0; i < f->n_ops; i++)
-        for (int32_t k = 0; k < f->op[i].n; k++) {
-            const struct weft_cost_point *p = &f->op[i].point[k];
-            double rate = p->seconds > 0 ? p->flop / p->seconds : 0;
-            bool of = f->op[i].shape >= 0
-                   && f->shape[f->op[i].shape].shape.dtype == dtype;
-            for (int w = 0; w <= of; w++)
-                most[w] = rate > most[w] ? rate : most[w];
-        }
-    return most[most[1] > 0];
-}
 
 void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
                              int32_t n_devices, double device_bytes,

@@ -111,6 +111,35 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-5 * fabs(b);
 }
 
+/* Rows beyond the last size. The fastest task does 10 operations a second. */
+static void test_beyond(void)
+{
+    static const struct {
+        double s[2];     /* of 1 and 2 rows; 0: not measured */
+        double at_eight; /* rows */
+    } row[] = {{{100, 0}, 100 + 7 * 21 / 10.0}, /* it reads what rows share */
+               {{2.1, 0}, 8 * 2.1},             /* as fast as the fastest */
+               {{10, 11}, 11 + 6 * 1},
+               {{2.1, 4.2}, 8 * 2.1},
+               {{1, 10}, 8 * 5},    /* at most in proportion */
+               {{10, 9}, 8 * 4.5}}; /* by chance */
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        struct weft_costs_file f;
+        struct weft_work w;
+        collect(&f);
+        for (int k = 0; k < 2 && row[i].s[k] > 0; k++) {
+            w = layer(k + 1, 1);
+            task("other", &w, row[i].s[k]);
+        }
+        weft_costs_file_release(&f);
+        REQUIRE_OK(weft_costs_file_add(&f, &r, MOST, ran, &err), err);
+        w = layer(8, 1);
+        CHECK(near(price(&f, "other", &w), row[i].at_eight));
+        weft_costs_file_release(&f);
+        weft_recording_release(&r);
+    }
+}
+
 static void check_prices(const struct weft_costs_file *f)
 {
     struct weft_work w;
@@ -257,4 +286,4 @@ static void test_file(void)
 }
 
 WEFT_TESTS("plan/costs_file", {"test_prices", test_prices},
-           {"test_file", test_file})
+           {"test_beyond", test_beyond}, {"test_file", test_file})
