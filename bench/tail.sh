@@ -3,15 +3,18 @@
 # usage: bench/tail.sh [key=value ...]
 #
 # `make bench-tail`: generation and inference with inter-stage fusion and
-# without, on 2 instances of a core each. Time is that from the first task of
-# generation to the last of inference. PAIRS runs of ITERATIONS each with and
-# without take turns; iteration k has the same lengths in all, log-normal
-# (MEDIAN, SIGMA), cut at rollout.max_new_tokens, as the models' end of sequence
-# ends nothing. The first iteration of a run is not counted. ON: keys of the
-# runs with fusion, such as "rollout.remaining=0.5" or "costs=FILE"; words are
-# for both. Fusion can win what devices idle, and that the tail is decoded in
-# one batch.
+# without. Time is that from the first task of generation to the last of
+# inference, and beside it that of the whole iteration, as training begins
+# before all are inferred. ROWS are instances x processes: those of a process
+# share its memory, so that any of its cores infers. PAIRS runs of ITERATIONS
+# each with and without take turns; iteration k has the same lengths in all,
+# log-normal (MEDIAN, SIGMA), cut at rollout.max_new_tokens, as the models' end
+# of sequence ends nothing. The first iteration of a run is not counted. ON:
+# keys of the runs with fusion, such as "rollout.remaining=0.5" or "costs=FILE";
+# words are for both. Fusion can win what devices idle, and that the tail is
+# decoded in one batch.
 set -eu
+. "$WEFT_SRCDIR/tests/on_ranks.sh"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 weft=$WEFT_BUILDDIR/weft
@@ -40,8 +43,7 @@ rollout:
   lengths: lognormal:${MEDIAN:-100}:${SIGMA:-0.8}
 ppo: {epochs: 1, mini_batches: 1}
 checkpoint: {every: 0}
-runtime: {devices: 2, overlap: false}
-layout: dp2
+runtime: {overlap: false}
 END
 word() # tag, line of metrics.jsonl
 {
@@ -52,30 +54,36 @@ run() # on or off, pair, words...
 {
     kind=$1 pair=$2
     shift 2
-    "$weft" train -q "$dir/ppo.yaml" "run_dir=$dir/$kind-$pair" "$@" \
+    rm -rf "$dir/run"
+    on_ranks "$ranks" "$weft" train -q "$dir/ppo.yaml" \
+        "layout=dp$instances" runtime.devices=$((instances / ranks)) "$@" \
         >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
-    sed 1d "$dir/$kind-$pair/metrics.jsonl" | while read -r line; do
+    sed 1d "$dir/run/metrics.jsonl" | while read -r line; do
         echo "$kind $pair $(word iteration "$line")" \
             "$(word timing_s/gen "$line") $(word timing_s/gen_infer "$line")" \
             "$(word sched/overlap_ratio "$line")" \
-            "$(word gen/long_tail_share "$line") $(word gen/migrated "$line")"
+            "$(word gen/long_tail_share "$line") $(word gen/migrated "$line")" \
+            "$(word timing_s/step "$line")"
     done >>"$dir/table"
 }
 
-pair=0
-while [ $pair -lt "${PAIRS:-3}" ]; do
-    pair=$((pair + 1))
-    for turn in 0 1; do # each first in turn
-        if [ $(((pair + turn) % 2)) = 1 ]; then
-            run off $pair "$@"
-        else
-            # shellcheck disable=SC2086
-            run on $pair rollout.inter_stage_fusion=true ${ON:-} "$@"
-        fi
+row() # instances, processes, words...
+{
+    instances=$1 ranks=$2 pair=0
+    shift 2
+    : >"$dir/table"
+    while [ $pair -lt "${PAIRS:-3}" ]; do
+        pair=$((pair + 1))
+        for turn in 0 1; do # each first in turn
+            if [ $(((pair + turn) % 2)) = 1 ]; then
+                run off $pair "$@"
+            else
+                # shellcheck disable=SC2086
+                run on $pair rollout.inter_stage_fusion=true ${ON:-} "$@"
+            fi
+        done
     done
-done
-
-awk -v name="lognormal:${MEDIAN:-100}:${SIGMA:-0.8}" '
+    awk -v what="$instances instances, $ranks processes" -v name="lognormal:${MEDIAN:-100}:${SIGMA:-0.8}" '
 function median(x, n,    i, k, t)
 {
     for (i = 2; i <= n; i++)
@@ -84,17 +92,24 @@ function median(x, n,    i, k, t)
         }
     return (x[int((n + 1) / 2)] + x[int(n / 2) + 1]) / 2
 }
-{ row[$1, $2, $3] = $0; all[$1, $2, $3] = $5; if ($1 == "off") key[++n] = $2 SUBSEP $3 }
+{ row[$1, $2, $3] = $0; if ($1 == "off") key[++n] = $2 SUBSEP $3 }
 END {
-    print "lengths: " name
+    print what ", lengths " name
     print "pair iteration | off: gen    all overlap tail | on: gen    all overlap moved | ratio"
     for (i = 1; i <= n; i++) {
         split(row["off", key[i]], a, " "); split(row["on", key[i]], b, " ")
         off[i] = a[5]; on[i] = b[5]; ratio[i] = a[5] / b[5]
+        whole[i] = a[9] / b[9]
         printf "%4d %9d | %8.3f %6.3f %7.2f %4.2f | %7.3f %6.3f %7.2f %5d | %5.3f\n",
             a[2], a[3], a[4], a[5], a[6], a[7], b[4], b[5], b[6], b[8], ratio[i]
     }
     x = median(off, n); y = median(on, n)
-    printf "medians: off %.3f s, on %.3f s, %.3f times; median of ratios %.3f\n",
-        x, y, x / y, median(ratio, n)
+    printf "medians: off %.3f s, on %.3f s, %.3f times; of ratios %.3f, " \
+        "of whole iterations %.3f\n\n", x, y, x / y, median(ratio, n),
+        median(whole, n)
 }' "$dir/table"
+}
+
+for row in ${ROWS:-2x1 2x2 4x1 4x4}; do
+    row "${row%x*}" "${row#*x}" "$@"
+done

@@ -89,15 +89,23 @@ static bool generates(const struct weft_iteration *p,
     return false;
 }
 
-/* Whether micro-batches wait for devices that are free: not where any device of
- * a place takes them, as then those that are free do, and not where replicas
- * have shares, which micro-batches are cut by. */
+static bool is_one_place(const struct weft_g_layout *layout)
+{
+    const struct weft_g_member *first = weft_g_layout_member(layout, 0, 0, 0);
+    for (int32_t k = 1; k < layout->plan.dp; k++)
+        if (weft_g_layout_member(layout, k, 0, 0)->place != first->place)
+            return false;
+    return true;
+}
+
+/* Whether micro-batches wait for devices that are free: not where any device
+ * takes them, as then those that are free do, and not where replicas have
+ * shares, which micro-batches are cut by. */
 static bool holds(const struct weft_iteration *p,
                   const struct weft_g_layout *layout)
 {
-    const struct weft_trainer *t = p->t;
-    return t->plan.inter_stage_fusion && layout->plan.shares.n == 0
-        && (t->job.place_per_device || !layout->any_device);
+    return p->t->plan.inter_stage_fusion && layout->plan.shares.n == 0
+        && !(layout->any_device && is_one_place(layout));
 }
 
 int32_t weft_iteration_by_share(const struct weft_iteration_call *c,

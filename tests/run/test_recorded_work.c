@@ -196,9 +196,8 @@ static int32_t few_are_long(int i)
 
 /* Of the last four samples three are device 0's: the other's moves there, and
  * from then on device 1 infers whatever ends. */
-static void test_moved(void)
+static void check_moved(const struct weft_g_job *job)
 {
-    const struct weft_g_job job = {1, 2, true, 0};
     const char *word[] = {"data.shuffle=false",
                           "runtime.overlap=false",
                           "layout=dp2",
@@ -208,12 +207,12 @@ static void test_moved(void)
                           "train.micro_batch_tokens=8"};
     struct described d;
     int64_t entered = -1, retired = -1, n_entered = 0, n_inferred = 0;
-    describe(&job, (int) WEFT_COUNT(word), word, false, few_are_long, &d);
+    describe(job, (int) WEFT_COUNT(word), word, false, few_are_long, &d);
     const struct weft_recording *r = &d.r;
     for (int64_t i = 0; i < r->n_tasks; i++) {
         const char *op = weft_recording_op(r, i);
         if (strcmp(op, "gen_enter") == 0) {
-            CHECK_INT(r->task[i].device, 0);
+            CHECK_INT(r->task[i].place, 0);
             entered = i;
             n_entered++;
         } else if (strcmp(op, "gen_retire") == 0) {
@@ -224,11 +223,18 @@ static void test_moved(void)
     for (int64_t i = entered + 1; i < retired && entered >= 0; i++)
         if (d.t->flow.call[r->task[i].call].kind == WEFT_INFER
             && r->task[i].work.flop > 0) {
-            CHECK_INT(r->task[i].device, 1);
+            CHECK_INT(r->task[i].place, 1);
             n_inferred++;
         }
     CHECK(n_inferred > 0);
     forget(&d);
+}
+
+/* Devices with places of their own, of one process or each of its own. */
+static void test_moved(void)
+{
+    check_moved(&(struct weft_g_job){1, 2, true, 0});
+    check_moved(&(struct weft_g_job){2, 1, false, 0});
 }
 
 static void setup(void)
