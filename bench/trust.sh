@@ -11,7 +11,7 @@
 # is made again, and counted; so is a profile before and after which it differs.
 #
 #   -p PATTERN     only plans whose name has it (grep -E); default: all
-#   -i ITERATIONS  of each run, the first of which does not count; default: 8
+#   -i ITERATIONS  of each run, the first of which does not count; default: 12
 #   -r REPEATS     of a run beside other work, at most; default: 2
 #   -d DIR         keeps the profile and the runs there, and uses the profile that
 #                  is there: a part of the plans at a time; default: a folder that
@@ -24,7 +24,7 @@
 # of plans whose measured times differ by more than 10 % are in the right order,
 # and which are not. About 2 minutes on 2 cores; for a quiet machine.
 set -eu
-pattern=. iterations=8 repeats=2 svg=$PWD/trust.svg dir="" table=""
+pattern=. iterations=12 repeats=2 svg=$PWD/trust.svg dir="" table=""
 while getopts p:i:r:d:to: option; do
     case $option in
     p) pattern=$OPTARG ;;
@@ -114,13 +114,25 @@ run()
     fi
 }
 
-# Plan, call or "iteration", predicted and measured seconds.
+# middle KEY FILE: the seconds of which a metric says how many there are in one, in
+# the median of all iterations but the first
+middle()
+{
+    sed -n "s|.*\"$1\": \([^,}]*\).*|\1|p" "$2" | tail -n +2 | sort -g |
+        awk '{ s[NR] = 1 / $1 }
+            END { print (s[int((NR + 1) / 2)] + s[int(NR / 2) + 1]) / 2 }'
+}
+
+# Plan, call or "iteration", predicted and measured seconds; of calls means.
 times_of()
 {
     "$weft" plan --explain "run-$1/plan.json" | awk -v plan="$1" '
-        $1 == "MiB" { on = 0 }
+        $1 == "MiB" || $1 == "iteration" { on = 0 }
         on && $3 + 0 > 0 { print plan, $1, $2 + 0, $3 }
         $1 == "seconds" { on = 1 }'
+    echo "$1 iteration $(middle perf/predicted_steps_per_s \
+        "run-$1/metrics.jsonl") $(middle perf/steps_per_s \
+        "run-$1/metrics.jsonl")"
 }
 
 # repeat COMMAND...: until the probe before and after it is near `reference`, or,
@@ -173,12 +185,11 @@ if [ -z "$table" ]; then
             iterations="$iterations" checkpoint.every=0 \
             runtime.devices="$devices" \
             costs="$dir/costs$((ranks * devices)).json" $words
-        times_of "$name" >"$name.times"
         mv counts "$name.counts"
     done <chosen
 fi
 plans | while read -r name _; do
-    [ ! -s "$name.times" ] || cat "$name.times"
+    [ ! -e "$name.counts" ] || times_of "$name"
 done >times
 [ -s times ] || { echo "no plan was run"; exit 1; }
 again=$(cat ./*.counts | awk '{ n += $1 } END { print n + 0 }')

@@ -522,9 +522,12 @@ static int measure(struct weft_profile_bench *b,
                 generates(&needs->flow, i), is_new(needs, i), err);
     if (!rc)
         rc = weft_recording_status(&b->recording, err);
+    if (!rc)
+        rc = weft_costs_file_add(b->file, &b->recording, MOST_TASKS, b->ran,
+                                 err);
     return rc ? rc
-              : weft_costs_file_add(b->file, &b->recording, MOST_TASKS,
-                                    b->ran, err);
+              : weft_costs_file_turns(b->file, &b->recording, MOST_TASKS,
+                                      b->ran, err);
 }
 
 int weft_profile(const struct weft_config *config,

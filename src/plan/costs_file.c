@@ -191,6 +191,65 @@ int weft_costs_file_add(struct weft_costs_file *f,
     return 0;
 }
 
+/* ---- Between tasks ----------------------------------------------------- */
+
+/* After a task of at least LONG_S the program has inserted the next ones; whoever
+ * begins later than SOON_S afterwards has waited for something else. */
+static const double LONG_S = 1e-4, SOON_S = 1e-4;
+enum { LEAST_TURNS = 16 };
+
+struct turn {
+    int32_t device, n_access;
+    double start_s, end_s;
+};
+
+static int by_start(const void *a, const void *b)
+{
+    const struct turn *x = a, *y = b;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    return (x->start_s > y->start_s) - (x->start_s < y->start_s);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+int weft_costs_file_turns(struct weft_costs_file *f,
+                          const struct weft_recording *r, int64_t n,
+                          const struct weft_span ran[], struct weft_err *err)
+{
+    size_t n_turns = 0, n_gaps = 0;
+    n = n < r->n_tasks ? n : r->n_tasks;
+    struct turn *turn = weft_alloc((size_t) n, sizeof *turn);
+    double *gap = weft_alloc((size_t) n, sizeof *gap);
+    int rc = turn && gap
+               ? 0
+               : weft_err_nomem(err, "costs", (size_t) n * sizeof *turn);
+    for (int64_t i = 0; i < n && !rc; i++)
+        if (ran[i].end_s > 0 && r->task[i].device >= 0)
+            turn[n_turns++] = (struct turn){r->task[i].device,
+                                            r->task[i].n_access,
+                                            ran[i].start_s, ran[i].end_s};
+    if (!rc)
+        qsort(turn, n_turns, sizeof *turn, by_start);
+    for (size_t i = 1; i < n_turns; i++) {
+        double s = turn[i].start_s - turn[i - 1].end_s;
+        if (turn[i].device == turn[i - 1].device && s < SOON_S
+            && turn[i - 1].end_s - turn[i - 1].start_s >= LONG_S)
+            gap[n_gaps++] = s - turn[i].n_access * f->task_tile_s;
+    }
+    if (n_gaps >= LEAST_TURNS) {
+        qsort(gap, n_gaps, sizeof *gap, ascending);
+        f->task_s = gap[n_gaps / 2] > f->task_s ? gap[n_gaps / 2] : f->task_s;
+    }
+    weft_free(turn);
+    weft_free(gap);
+    return rc;
+}
+
 /* ---- Prices ------------------------------------------------------------ */
 
 struct price {

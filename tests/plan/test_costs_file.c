@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "plan/costs_file.h"
 
-enum { MOST = 64 };
+enum { MOST = 96 };
 
 static struct weft_recording r;
 static struct weft_span ran[MOST];
@@ -97,6 +97,44 @@ static void collect(struct weft_costs_file *f)
         .message_core_byte_s = 1e-10,
         .message_rate = 2e9};
     REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
+}
+
+/* Tasks of two devices; each uses two tiles, at 0.1 us each. After half of the long
+ * ones the next begins 4 us and 0.2 for its tiles later, twice 10 us; what follows
+ * on short ones, or late, does not count, nor do few. */
+static void check_turns(int n, double expected_s)
+{
+    struct weft_costs_file f = {.task_s = 3e-6, .task_tile_s = 1e-7};
+    double now_s[2] = {1, 1.00001};
+    int32_t tile = 0;
+    weft_recording_init(&r);
+    memset(ran, 0, sizeof ran);
+    for (int i = 0; i < n; i++) {
+        const struct weft_where where = {.device = i % 2};
+        double *now = &now_s[i % 2], s = i % 4 < 2 ? 2e-4 : 2e-5;
+        if (i < 2)
+            tile = weft_recording_tile(
+                &r, &(struct weft_rec_tile){.bytes = 8, .whole = -1});
+        weft_recording_task(&r, WEFT_REC_TASK, "any", &where, 0);
+        weft_recording_access(&r, tile, 0);
+        weft_recording_access(&r, tile, 0);
+        weft_recording_work(&r, NULL);
+        ran[i] = (struct weft_span){*now, *now + s};
+        *now += s
+              + (s < 1e-4    ? 5e-5
+                 : i % 8 < 2 ? 1
+                 : i < 6     ? 1.02e-5
+                             : 4.2e-6);
+    }
+    REQUIRE_OK(weft_costs_file_turns(&f, &r, MOST, ran, &err), err);
+    CHECK(fabs(f.task_s - expected_s) < 1e-9);
+    weft_recording_release(&r);
+}
+
+static void test_turns(void)
+{
+    check_turns(MOST, 4e-6);
+    check_turns(20, 3e-6);
 }
 
 static double price(const struct weft_costs_file *f, const char *op,
@@ -286,4 +324,5 @@ static void test_file(void)
 }
 
 WEFT_TESTS("plan/costs_file", {"test_prices", test_prices},
-           {"test_beyond", test_beyond}, {"test_file", test_file})
+           {"test_beyond", test_beyond}, {"test_file", test_file},
+           {"test_turns", test_turns})
