@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -248,6 +249,17 @@ static void catch_stop(void)
                         "at once\n");
 }
 
+/* The configuration is one of a run that searches: its layout says what may not
+ * change (plan/fixed.h). */
+static int ask_search(struct weft_config *config, struct weft_err *err)
+{
+    weft_free(config->plan);
+    config->plan = weft_strdup(WEFT_PLAN_AUTO);
+    return config->plan
+             ? 0
+             : weft_err_nomem(err, "a plan", sizeof WEFT_PLAN_AUTO);
+}
+
 int weft_cli_search(const struct weft_cli_plan_options *o,
                     const struct weft_cluster *cluster,
                     struct weft_config *config, struct weft_plan *out,
@@ -257,7 +269,9 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     struct weft_found found;
     struct weft_lengths lengths = {.n = 0};
     bool by_gangs = false;
-    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
+    int rc = ask_search(config, err);
+    if (!rc)
+        rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
                                err);
     if (!rc) /* for its needs */
         rc = weft_cli_plan(&o->plan, config, &needs, out, err);

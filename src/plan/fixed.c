@@ -55,7 +55,7 @@ static int check_options(const struct weft_call_plan *said, const char *word,
 {
     if (said->shares.n > 0)
         return weft_err_set(err, WEFT_EINVAL,
-                            "layout '%.100s': shares are not for plan: auto, "
+                            "layout '%.100s': shares are not for a search, "
                             "which gives them by the speed of the cluster's "
                             "devices",
                             word);
@@ -103,9 +103,9 @@ static int read_word(const char *word, const struct weft_plan_needs *needs,
     if (weft_strategy_is(word) || weft_strategy_is_divided(word))
         return weft_err_set(err, WEFT_EINVAL,
                             "layout '%.100s' is a whole plan: leave out "
-                            "plan: auto, with which layout says what a "
-                            "search may not change, like tp2,zero=1 or "
-                            "ratio=ROLE:SHARE,...",
+                            "plan: auto and --search, with which layout says "
+                            "what a search may not change, like tp2,zero=1 "
+                            "or ratio=ROLE:SHARE,...",
                             word);
     return read_layout(word, needs, out, err);
 }

@@ -77,7 +77,7 @@ auto="plan=auto cluster=$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml
 {
     refused "layout 'tp0': 'tp0' must be" -- $auto layout=tp0
     refused "'verl' is a whole plan" "leave out plan: auto" -- $auto layout=verl
-    refused "shares are not for plan: auto" -- $auto layout=shares=2:1
+    refused "shares are not for a search" -- $auto layout=shares=2:1
     refused "'train' is no call of the run" "weft plan --graph" -- $auto \
         layout=train:tp2
     refused "'tp2 actor_train:dp4'" "actor_train has no such layout" \

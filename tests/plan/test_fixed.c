@@ -143,7 +143,7 @@ static void test_wrong(void)
         {"zero", "'zero' must be zero=N, micro_batches=N"},
         {"zero=4", "layout 'zero=4': zero 4 must be 0 to 3"},
         {"dp2,,zero=1", "'' must be zero=N"},
-        {"shares=2:1", "shares are not for plan: auto"},
+        {"shares=2:1", "shares are not for a search"},
         {"actor:tp2", "'actor' is no call of the run with a place"},
         {":tp2", "'' is no call of the run"},
         {"actor_train:", "'' must be zero=N"},
