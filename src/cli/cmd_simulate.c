@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "job/profile.h"
 #include "job/run_config.h"
-#include "run/predict/simulate.h"
+#include "run/predict/known.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/planned.h"
@@ -35,7 +35,9 @@ const char weft_help_simulate[] =
     "\n"
     "options:\n"
     "      --cluster FILE      its devices and links; default: the key "
-    "'cluster'\n"
+    "'cluster', or\n"
+    "                          the machine that was profiled, with costs of "
+    "all tasks\n"
     "      --costs FILE        tasks take what weft profile measured, where "
     "it did;\n"
     "                          default: the key 'costs', if the cluster is "
@@ -76,10 +78,21 @@ const char weft_help_simulate[] =
     "      --cluster examples/clusters/cpu_2cores.yaml --svg timeline.svg\n";
 
 struct options {
+    struct weft_known *known; /* of costs without a cluster; NULL: none */
     const char *cluster, *costs, *lengths;
     struct weft_cli_planned plan;
     struct weft_simulate_options simulate;
 };
+
+/* The machine that was profiled is the cluster. */
+static void use_known(struct options *o, const struct weft_g_job *job)
+{
+    const struct weft_simulate_options k = weft_known_options(o->known, job);
+    o->simulate.cluster = k.cluster;
+    o->simulate.costs = k.costs;
+    o->simulate.crowded = k.crowded;
+    o->simulate.measured = true;
+}
 
 static int simulate(struct options *o, struct weft_config *config,
                     struct weft_string *out, struct weft_err *err)
@@ -91,11 +104,44 @@ static int simulate(struct options *o, struct weft_config *config,
         struct weft_g_job job = {plan.n_nodes, plan.n_devices,
                                  config->runtime.place == WEFT_PLACE_DEVICE,
                                  plan.n_gpus};
+        if (o->known)
+            use_known(o, &job);
         if (plan.n_nodes * plan.n_devices > WEFT_FEW_DEVICES)
             o->simulate.gangs = true;
         rc = weft_run_simulate(config, &job, &plan, &o->simulate, out, err);
     }
     weft_plan_release(&plan);
+    return rc;
+}
+
+/* Reads what the run is simulated on: a cluster, costs, or both. */
+static int read_costs(struct options *o, struct weft_config *config,
+                      struct weft_cluster *cluster,
+                      struct weft_costs_file *costs, struct weft_err *err)
+{
+    const char *described = o->cluster ? o->cluster : config->cluster;
+    const char *measured = weft_cli_costs(o->costs, o->cluster, config);
+    if (!described && !measured)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "give a cluster: --cluster FILE, or the "
+                            "configuration's key 'cluster'; or --costs FILE "
+                            "of weft profile");
+    if (!described && o->costs) {
+        weft_free(config->costs);
+        config->costs = weft_strdup(o->costs);
+        if (!config->costs)
+            return weft_err_nomem(err, o->costs, strlen(o->costs));
+    }
+    if (!described)
+        return weft_known_open(config, &o->known, err);
+    int rc = weft_cluster_read(described, cluster, err);
+    if (!rc && measured)
+        rc = weft_profile_read(measured, config, costs, err);
+    if (!rc) {
+        o->simulate.cluster = cluster;
+        weft_cli_use_cluster(&o->plan, cluster, config);
+        o->simulate.costs = measured ? costs : NULL;
+    }
     return rc;
 }
 
@@ -110,20 +156,10 @@ static int run(struct options *o, const char *file, int n_override,
     int rc = weft_run_config_read(file, n_override, override, &config, err);
     if (rc)
         return rc;
-    const char *described = o->cluster ? o->cluster : config.cluster;
-    rc = described ? weft_cluster_read(described, &cluster, err)
-                   : weft_err_set(err, WEFT_EINVAL,
-                                  "give a cluster: --cluster FILE, or the "
-                                  "configuration's key 'cluster'");
-    const char *measured = weft_cli_costs(o->costs, o->cluster, &config);
-    if (!rc && measured)
-        rc = weft_profile_read(measured, &config, &costs, err);
+    rc = read_costs(o, &config, &cluster, &costs, err);
     if (!rc)
         rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {
-        o->simulate.cluster = &cluster;
-        weft_cli_use_cluster(&o->plan, &cluster, &config);
-        o->simulate.costs = measured ? &costs : NULL;
         o->simulate.lengths = &lengths;
         rc = simulate(o, &config, &out, err);
     }
@@ -131,6 +167,7 @@ static int run(struct options *o, const char *file, int n_override,
     if (!rc)
         fputs(out.data, stdout);
     weft_string_release(&out);
+    weft_known_close(o->known);
     weft_costs_file_release(&costs);
     weft_config_release(&config);
     return rc;

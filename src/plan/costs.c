@@ -317,6 +317,27 @@ static double copy_s(const struct weft_costs *c,
                                               : 0;
 }
 
+/* Tasks that run together are measured like others, instructions are not: they
+ * stand for several, or for a task of another name. */
+static bool is_instruction(const struct weft_rec_task *t,
+                           const struct weft_rec_gang *gang)
+{
+    return gang && (t->n_members == 1 || gang->n_expanded != 1);
+}
+
+bool weft_costs_is_measured(const struct weft_costs *c,
+                            const struct weft_recording *r, int64_t task)
+{
+    const struct weft_costs_file *f = c->job.file;
+    const struct weft_rec_task *t = &r->task[task];
+    if (t->kind == WEFT_REC_MESSAGE)
+        return f && f->message_rate > 0;
+    return t->kind != WEFT_REC_TASK
+        || (!is_instruction(t, weft_recording_gang_of(r, task))
+            && (copy_s(c, r, t) > 0
+                || (f && weft_costs_file_task(f, r, task) >= 0)));
+}
+
 double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
                        int64_t task, int32_t device)
 {
@@ -324,10 +345,8 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
     if (device < 0 || t->kind != WEFT_REC_TASK)
         return 0;
     int32_t node = node_of_device(c, device);
-    /* Tasks that run together are measured like others, instructions are not:
-     * they stand for several, or for a task of another name. */
     const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
-    if (gang && (t->n_members == 1 || gang->n_expanded != 1))
+    if (is_instruction(t, gang))
         return begin_s(c, t, tasks_of(c, r, task, gang), node)
              + roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
     double moved = copy_s(c, r, t);

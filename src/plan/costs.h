@@ -59,6 +59,11 @@ double weft_costs_task(struct weft_costs *costs,
                        const struct weft_recording *r, int64_t task,
                        int32_t device);
 
+/* Whether the file says what a recorded task or message takes, or its links do, as
+ * of copies; false: the cluster's description does. */
+bool weft_costs_is_measured(const struct weft_costs *costs,
+                            const struct weft_recording *r, int64_t task);
+
 /* Seconds that the program takes to insert a task or message (>= 0), and
  * whether it ever takes any. */
 double weft_costs_insert(const struct weft_costs *costs,

@@ -76,6 +76,7 @@ struct weft_simulate_options weft_known_options(struct weft_known *k,
     int32_t n = job->n_ranks * job->n_devices;
     int32_t n_gpus = job->n_gpus, rank;
     int32_t here = weft_world_here(&rank);
+    here = here > 0 ? here : job->n_ranks; /* none was started */
     if (!k->has_cluster)
         weft_costs_file_cluster(
             &k->costs, job->n_ranks, n_gpus ? n_gpus : job->n_devices,

@@ -80,6 +80,33 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
     return 0;
 }
 
+/* Names what of the recording the costs do not have. */
+static int check_measured(const struct weft_simulation *s,
+                          struct weft_err *err)
+{
+    const struct weft_recording *r = &s->r;
+    int64_t first = -1, n = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        if (!weft_costs_is_measured(s->costs, r, i)) {
+            first = first < 0 ? i : first;
+            n++;
+        }
+    if (first < 0)
+        return 0;
+    if (r->task[first].kind == WEFT_REC_MESSAGE)
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "the costs do not say what messages between ranks "
+            "take: measure them with weft profile --messages, "
+            "or give a cluster, too");
+    return weft_err_set(err, WEFT_EINVAL,
+                        "the costs do not say what '%s' takes (%lld of %lld "
+                        "tasks are like that): measure it with weft profile "
+                        "on this configuration, or give a cluster, too",
+                        weft_recording_op(r, first), (long long) n,
+                        (long long) r->n_tasks);
+}
+
 /* ---- Recording and playing ---------------------------------------------- */
 
 /* Samples are kept of some responses; where a run noted decisions it noted the
@@ -203,7 +230,9 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     s->r.most_bytes = s->options->most_bytes;
     if (!rc)
         rc = weft_run_record(&longer, &s->how, &s->r, err);
-    return rc ? rc : make_job(s, err);
+    if (!rc)
+        rc = make_job(s, err);
+    return rc || !s->options->measured ? rc : check_measured(s, err);
 }
 
 int weft_simulation_play(struct weft_simulation *s, struct weft_err *err)

@@ -47,6 +47,8 @@ struct weft_simulate_options {
     bool decided; /* when its samples moved is as it was in the run */
     bool gangs;   /* instructions of tp groups, not what they expand to */
     bool crowded; /* ranks have no more cores than devices */
+    bool
+        measured; /* it is an error where costs do not say what a task takes */
     int64_t most_bytes;               /* of the recording; 0: no limit */
     bool json;                        /* instead of tables */
     const char *svg;                  /* a file for the picture; NULL: none */
