@@ -243,6 +243,34 @@ awk '/may not fit/ { said = $9 * 1024 }
     END { exit !(said > 24.6 && said / most < 1.005 && most / said < 1.005) }' \
     out || fail "what it may take is not in the table"
 expect 2 "--search makes the plan" "$ppo" --search --from verl
+# layout says what may not change, whether the run searches or the command does.
+options="--cluster cluster.yaml --evaluations 20 --nodes 1 --devices 2"
+expect 0 "within the model" "$ppo" --search layout=tp2
+awk '/^call / { on = 1; next } on && !NF { exit !n } on { n++; if ($5 != 2) exit 1 }' \
+    out || fail "a call has another tp"
+mv out first
+expect 0 "" "$ppo" --search layout=tp2 plan=auto
+cmp -s first out || fail "plan=auto makes another search"
+expect 1 "'verl' is a whole plan" "$ppo" --search layout=verl
+# Of plans that take nearly as long, with measured costs, here of no operation, the
+# one with fewest members and stages is taken; else the fastest, with tp 2.
+sed -e 's/"task_s": [^,]*,/"task_s": 1e-6,/' -e 's/"operations": \[/&]}/' \
+    -e 's/"\(task_tile\|insert\|insert_tile\)_s": [^,]*,/"\1_s": 0,/g' \
+    -e '/"operations"/q' costs.json >none.json
+sed -e 's/nodes: 2, devices: 4/nodes: 1, devices: 2/' -e 's/task_us: 4/task_us: 1/' \
+    cluster.yaml >two.yaml
+options=
+for costs in "" costs=none.json; do
+    # shellcheck disable=SC2086
+    expect 0 "within the model" "$ppo" --search --evaluations 20 \
+        cluster=two.yaml rollout.prompts=256 $costs
+    : "${fastest:=$(awk '/within the model/ { print $8 }' out)}"
+    awk -v n="${costs:+1}" -v s="$fastest" '/^(ref|critic)_infer/ && $2 == 0 { all++
+            ok += n ? $5 == 1 && $6 == 1 : $5 == 2 }
+        /within the model/ { ok += $8 <= 1.021 * s }
+        END { exit !(all == 2 && ok == 3) }' out || fail "$costs: other parts"
+done
+options="--cluster cluster.yaml"
 expect 0 "searched plan         refused: no plan fits: " "$ppo" --search --compare \
     --cluster small.yaml --nodes 1 --devices 1
 expect 2 "--recording are for --search" "$ppo" --seed 2
@@ -307,5 +335,19 @@ expect 1 "the plan is for 1 node" "$ppo" --plan plan.json --nodes 2
 expect 1 "cluster 'eight' has" "$ppo" --devices 5
 options=
 expect 1 "give a cluster: --cluster FILE" "$ppo"
+# Costs that have all do without: the machine that was profiled is the cluster.
+expect 0 "on 1 devices" "$ppo" --costs costs.json --devices 1
+mv out table
+expect 0 "" "$ppo" costs=costs.json --devices 1
+cmp -s table out || fail "the key costs is not --costs"
+expect 1 "do not say what messages between ranks take" "$ppo" \
+    --costs costs.json --devices 1 --nodes 2
+expect 1 "do not say what '" "$ppo" --costs costs.json --devices 2 --gangs \
+    --from layout=tp2
+grep -v '"layer_forward"' costs.json >lacking.json
+expect 1 "do not say what 'layer_forward' takes" "$ppo" --costs lacking.json \
+    --devices 1
+expect 0 "on 1 devices" "$ppo" --costs lacking.json --devices 1 --nodes 1 \
+    --cluster cluster.yaml
 expect 1 "nothing.yaml" --cluster nothing.yaml "$ppo"
 exit "$failed"

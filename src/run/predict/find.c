@@ -331,6 +331,44 @@ static int refuse(const struct weft_finding *f, const struct weft_needed *m,
         f->stopped ? "; the search was stopped before it had tried all" : "");
 }
 
+/* Into how many parts a finalist cuts its calls' replicas. */
+static int32_t n_parts(const struct ranking *r, const struct played *p)
+{
+    struct weft_plan plan;
+    weft_plan_begin(r->f->needs, &plan);
+    choose(r, p->finalist, p->moves, &plan);
+    int32_t n = p->moves;
+    for (int32_t c = 1; c < plan.flow.n_calls; c++)
+        if (weft_flow_placed(&plan.flow, c))
+            n += plan.call[c].tp * plan.call[c].pp;
+    weft_plan_release(&plan);
+    return n;
+}
+
+/* Of those that take as long as the best one, as far as measured costs can tell,
+ * the one with fewest parts: what a run has besides, like waking who waits, grows
+ * with them. */
+static int32_t simplest_like(const struct ranking *r, const bool *done,
+                             int32_t best)
+{
+    const double alike = 1.02;
+    const struct weft_simulated *b = &r->played[best].simulated;
+    int32_t like = best, least = n_parts(r, &r->played[best]);
+    for (int32_t i = 0; i < r->n_played && b->fullest <= 1; i++) {
+        const struct weft_simulated *s = &r->played[i].simulated;
+        if (done[i] || s->fullest > 1
+            || s->iteration_s > alike * b->iteration_s)
+            continue;
+        int32_t parts = n_parts(r, &r->played[i]);
+        if (parts < least
+            || (parts == least && better(s, &r->played[like].simulated))) {
+            like = i;
+            least = parts;
+        }
+    }
+    return like;
+}
+
 /* The next one in the order of `better`, of those that are not done. */
 static int32_t next_played(const struct ranking *r, const bool *done)
 {
@@ -341,7 +379,9 @@ static int32_t next_played(const struct ranking *r, const bool *done)
                 || better(&r->played[i].simulated,
                           &r->played[best].simulated)))
             best = i;
-    return best;
+    return best < 0 || !r->f->find->simulate->costs
+             ? best
+             : simplest_like(r, done, best);
 }
 
 static void set_taken(const struct ranking *r, int32_t i,
