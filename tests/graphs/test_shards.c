@@ -6,7 +6,7 @@
  * replicas; memory falls as 1/dp, and from level to level.
  */
 #include "calls.h"
-#include "graphs/calls/shard.h"
+#include "graphs/calls/update_inside.h"
 
 #include "graphs/calls/gather.h"
 #include "tests/harness.h"
@@ -58,11 +58,12 @@ static const int32_t degrees[][3] = {
 enum { MOST_PLACES = 64 * 8 };
 
 static void layout_open(const struct weft_shape *s, const int32_t d[3],
-                        int32_t zero, struct weft_g_layout *out)
+                        int32_t zero, bool place_per_device,
+                        struct weft_g_layout *out)
 {
     struct weft_err err;
     int32_t n = d[0] * d[1] * d[2];
-    struct weft_g_job job = {1, n, true, 0};
+    struct weft_g_job job = {1, n, place_per_device, 0};
     struct weft_plan plan = {.n_nodes = 1, .n_devices = n};
     plan.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         .mesh = {0, 1, 0, n},
@@ -96,7 +97,7 @@ static void everywhere(layout_fn check)
             struct weft_g_layout home;
             if (degrees[d][1] > s.n_blocks || degrees[d][2] > s.n_layers)
                 continue;
-            layout_open(&s, degrees[d], 1, &home);
+            layout_open(&s, degrees[d], 1, true, &home);
             check(&s, &home);
             weft_g_layout_release(&home);
         }
@@ -196,4 +197,49 @@ static void test_pieces(void)
     everywhere(check_rows);
 }
 
-WEFT_TESTS("graphs/shards", {"test_pieces", test_pieces})
+/* ---- Devices of one place ----------------------------------------------- */
+
+/* Devices that have a place in common update about as much as each other: at
+ * most `most` times the mean. */
+static void check_devices(struct weft_shape shape, int32_t dp, double most)
+{
+    struct weft_g_train train = {.chain = 0};
+    struct weft_g_model m = {.shape = shape};
+    struct weft_g_update u = {.t = &train, .m = &m};
+    double elements[64] = {0}, all = 0;
+    layout_open(&shape, (int32_t[3]){dp, 1, 1}, 0, false, &m.home);
+    for (int32_t i = 0; i < weft_g_n_bundles(&m); i++) {
+        static const enum weft_tile_kind kind[] = {
+            [WEFT_GROUP_EMBED] = WEFT_TILE_EMBED,
+            [WEFT_GROUP_LAYER] = WEFT_TILE_LAYER,
+            [WEFT_GROUP_HEAD] = WEFT_TILE_HEAD};
+        struct weft_g_bundle b = weft_g_bundle_get(&m, i);
+        int32_t device = weft_g_update_at(&u, &b, 0, 0).device;
+        REQUIRE(device >= 0 && device < dp);
+        for (int32_t t = 0; t < shape.n_blocks
+                            && !(shape.tied && b.group == WEFT_GROUP_EMBED);
+             t++) {
+            struct weft_layout l;
+            weft_layout_get(&shape, kind[b.group], t, &l);
+            elements[device] += (double) l.n_flat;
+            all += (double) l.n_flat;
+        }
+    }
+    for (int32_t i = 0; i < dp; i++)
+        CHECK(elements[i] <= most * all / dp);
+    weft_g_layout_release(&m.home);
+}
+
+static void test_devices(void)
+{
+    struct weft_shape s = shape_of(3); /* 110M */
+    check_devices(s, 1, 1);
+    check_devices(s, 2, 1.01);
+    s.tied = true; /* the head is more than a fifth of all */
+    check_devices(s, 2, 1.04);
+    check_devices(s, 3, 1.2);
+    check_devices(shape_of(1), 4, 1.1); /* 7B */
+}
+
+WEFT_TESTS("graphs/shards", {"test_pieces", test_pieces},
+           {"test_devices", test_devices})
