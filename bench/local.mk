@@ -59,10 +59,12 @@ bench-tail-emulated: %D%/tail_emulated
 bench-tail: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
-%C%_papers_SOURCES = %D%/papers.c %D%/rows.h %D%/median.h %D%/real.h %D%/made.h %D%/check.h
+%C%_papers_SOURCES = %D%/papers.c %D%/rows.h %D%/median.h %D%/real_layouts.h \
+	%D%/real.h %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
 bench_programs += %D%/papers_real
-%C%_papers_real_SOURCES = %D%/papers_real.c %D%/rows.h %D%/real.h %D%/made.h %D%/check.h
+%C%_papers_real_SOURCES = %D%/papers_real.c %D%/rows.h %D%/real_layouts.h \
+	%D%/real.h %D%/made.h %D%/check.h
 %C%_papers_real_LDADD = $(weft_libs)
 bench_programs += %D%/papers_search
 %C%_papers_search_SOURCES = %D%/papers_search.c %D%/opened.h %D%/check.h

@@ -369,17 +369,36 @@ static double share(const struct got *g)
     return 100 * g->step.generation / g->step.seconds;
 }
 
-/* Why cells are off, where that is known. */
-static const char *why_missed(const struct cell *row, int size)
+/* GB/s that come into a node where a step takes what is published and all but the
+ * gathers between nodes takes what is predicted; 0: there are none. */
+static double implied_rails(const struct bench *b, const struct cell *row,
+                            int size, const struct got *g)
 {
+    int nodes = row->devices / DEVICES;
+    if (!(g->step.gathered > 0) || nodes < 2)
+        return 0;
+    double inside_s = gathers(b, size, DEVICES);
+    double left_s = g->step.samples / row->rate[size]
+                  - (g->step.seconds - g->step.gathered) - inside_s;
+    return TOKENS * weight_bytes(size) * (nodes - 1) / nodes / left_s / 1e9;
+}
+
+/* Why cells are off, where that is known. */
+static const char *why_missed(const struct bench *b, const struct cell *row,
+                              int size, const struct got *g)
+{
+    static char text[100];
+    double gbs = implied_rails(b, row, size, g);
+    if (gbs > 0 && row->strategy != INTERLEAVE_2) {
+        snprintf(text, sizeof text,
+                 "as if gathers had %.0f GB/s between nodes, of %.0f", gbs,
+                 b->cluster.kind[0].n_rails
+                     * b->cluster.kind[0].rail.bytes_per_s / 1e9);
+        return text;
+    }
     if (row->strategy == INTERLEAVE_2 && size < 2)
         return "half as fast as DeepSpeed-Chat there, as if its halves did "
                "not run side by side";
-    if (row->strategy == CO_LOCATED && row->devices > 16)
-        return "gathers reach less of the rails between nodes than of links "
-               "in one, where the share was calibrated";
-    if (row->strategy == INTERLEAVE_1 && row->devices > 16)
-        return "as DeepSpeed-Chat's";
     if ((row->strategy == STANDALONE || row->strategy == COEXISTED)
         && size == 0)
         return "the reward model on a device of its own infers 2.5 times as "
@@ -387,8 +406,8 @@ static const char *why_missed(const struct cell *row, int size)
     return NULL;
 }
 
-static void add_cell(const struct cell *row, int size, const struct got *g,
-                     bool fitted, bool doubted)
+static void add_cell(const struct bench *b, const struct cell *row, int size,
+                     const struct got *g, bool fitted, bool doubted)
 {
     char setting[80];
     if (row->rate[size] <= 0 || !(g->rate > 0))
@@ -401,7 +420,7 @@ static void add_cell(const struct cell *row, int size, const struct got *g,
                           "FlexRLHF", setting, name_of[row->strategy],
                           "samples/s", row->rate[size], g->rate,
                           doubted ? "slower on 16 GPUs than on 8"
-                                  : why_missed(row, size)});
+                                  : why_missed(b, row, size, g)});
 }
 
 static void add_order(const struct cell *a, const struct cell *b, int size,
@@ -424,7 +443,8 @@ static void add_order(const struct cell *a, const struct cell *b, int size,
 
 /* ---- The paper's tables ------------------------------------------------- */
 
-static void print_cell(const struct cell *row, int size, const struct got *g)
+static void print_cell(const struct bench *b, const struct cell *row,
+                       int size, const struct got *g)
 {
     double want = row->rate[size];
     bool fitted = row == cells && (size == 0 || size == 2);
@@ -442,8 +462,10 @@ static void print_cell(const struct cell *row, int size, const struct got *g)
         printf("%9s", "OOM");
     bool doubted = row->devices == 16 && size == 2
                 && row->strategy == CO_LOCATED;
+    if (want > 0 && implied_rails(b, row, size, g) > 0)
+        printf(" %4.1f GB/s", implied_rails(b, row, size, g));
     printf("%s\n", doubted ? " flagged: slower than on 8" : "");
-    add_cell(row, size, g, fitted, doubted);
+    add_cell(b, row, size, g, fitted, doubted);
     fflush(stdout);
 }
 
@@ -606,7 +628,7 @@ int main(int argc, char **argv)
         }
     calibrate(&b);
     printf("FlexRLHF    %-32s published predicted   error  batch samples  "
-           "step  gen\n",
+           "step  gen  rails that gathers would need\n",
            "");
     for (size_t i = 0; i < WEFT_COUNT(cells); i++)
         for (int k = 0; k < N_SIZES; k++) {
@@ -619,7 +641,7 @@ int main(int argc, char **argv)
                 g->step = play(&b, row, k, samples_of(row, k, g->batch));
                 g->rate = g->step.samples / g->step.seconds;
             }
-            print_cell(row, k, g);
+            print_cell(&b, row, k, g);
             if (row->rate[k] > 0 && g->rate > 0
                 && !(i == 0 && (k == 0 || k == 2)))
                 error[n++] = fabs(g->rate / row->rate[k] - 1);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "draw.h"
 #include "harness.h"
 #include "plan/recording/reach.h"
 
@@ -19,14 +20,6 @@ enum {
     EVENTS = 31,
     DEVICES = 4 /* two of each rank */
 };
-
-static uint32_t seed;
-
-static int draw(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int) (seed >> 8) % n;
-}
 
 enum kind { CREATE, RELEASE, TASK, WAIT };
 

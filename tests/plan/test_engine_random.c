@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The event engine against a brute-force player of random recordings. */
 #include "brute_engine.h"
+#include "draw.h"
 #include "engine_fixture.h"
 
 _Static_assert((int) BRUTE_TASKS == (int) MOST_TASKS, "tasks of a recording");
-
-static uint32_t seed;
-
-static int draw(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int) (seed >> 8) % n;
-}
 
 static double draw_s(void)
 {

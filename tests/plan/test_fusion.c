@@ -5,19 +5,11 @@
  * so that both are equal, not near.
  */
 #include "brute_fusion.h"
+#include "draw.h"
 
-#include "base/rng.h"
 #include "plan/fusion/bound.h"
 
 static struct weft_err err;
-static uint32_t drawn;
-
-static int32_t draw(int32_t from, int32_t to)
-{
-    uint32_t word[4];
-    weft_rng_words(7, WEFT_RNG_PLAN, drawn++, 0, 0, word);
-    return from + (int32_t) (word[0] % (uint32_t) (to - from + 1));
-}
 
 /* ---- Costs -------------------------------------------------------------- */
 
@@ -103,7 +95,7 @@ static void test_expect(void)
 {
     int32_t seen[30];
     for (int32_t i = 0; i < 30; i++)
-        seen[i] = (i ? seen[i - 1] : 0) + draw(0, 3);
+        seen[i] = (i ? seen[i - 1] : 0) + draw_from(0, 3);
     for (int32_t n = 0; n <= 30; n++)
         for (int32_t has = 0; has < 40; has++)
             for (int q = 0; q < 10; q++) {
@@ -145,11 +137,11 @@ static void test_fewest(void)
 static void test_stay(void)
 {
     for (int round = 0; round < 60; round++) {
-        int32_t n = draw(1, 8), m = draw(0, n), left[8], best = -1;
+        int32_t n = draw_from(1, 8), m = draw_from(0, n), left[8], best = -1;
         uint32_t best_set = 0, set = 0;
         bool stays[8];
         for (int32_t i = 0; i < n; i++)
-            left[i] = draw(0, 5);
+            left[i] = draw_from(0, 5);
         for (uint32_t s = 0; s < 1u << n; s++) {
             int32_t kept = 0;
             for (int32_t i = 0; i < n; i++)
@@ -202,14 +194,16 @@ static void test_deal(void)
     int failed = 0;
     for (int round = 0; round < 300; round++) {
         struct weft_migrate_left left[7];
-        int32_t n = draw(1, 7), m = draw(1, 3), batch = draw(1, 6), to[7];
+        int32_t n = draw_from(1, 7), m = draw_from(1, 3),
+                batch = draw_from(1, 6), to[7];
         int32_t count[3] = {0};
-        double room = draw(30, 120), tokens[3] = {0}, most = 0;
+        double room = draw_from(30, 120), tokens[3] = {0}, most = 0;
         bool stays[5] = {m > 0, m > 1, m > 2, false, false};
         bool fits, full[3] = {false};
         for (int32_t s = 0; s < n; s++)
-            left[s] = (struct weft_migrate_left){draw(0, 4), draw(1, 9),
-                                                 draw(0, 5), draw(6, 40)};
+            left[s] = (struct weft_migrate_left){
+                draw_from(0, 4), draw_from(1, 9), draw_from(0, 5),
+                draw_from(6, 40)};
         for (int32_t s = 0; s < n; s++)
             if (left[s].instance >= m)
                 left[s].instance = 3 + left[s].instance % 2;
@@ -344,30 +338,31 @@ static void random_job(struct weft_overlap_job *job,
                        struct weft_overlap_sample *sample, int32_t *seen)
 {
     *c = costs;
-    c->memory_bytes = draw(0, 2) ? 1e9 : draw(60, 160);
-    c->read_rows = draw(0, 2) * draw(1, 25);
+    c->memory_bytes = draw_from(0, 2) ? 1e9 : draw_from(60, 160);
+    c->read_rows = draw_from(0, 2) * draw_from(1, 25);
     *job = (struct weft_overlap_job){
         .costs = c,
-        .n_instances = draw(1, 6),
-        .slots = draw(0, 1) * draw(1, 6),
-        .n_samples = draw(1, MOST),
+        .n_instances = draw_from(1, 6),
+        .slots = draw_from(0, 1) * draw_from(1, 6),
+        .n_samples = draw_from(1, MOST),
         .sample = sample,
         .most = 40,
-        .n_seen = draw(0, 1) * 30,
+        .n_seen = draw_from(0, 1) * 30,
         .seen = seen,
-        .n_models = draw(0, 3),
+        .n_models = draw_from(0, 3),
         .infer_s = infer_s,
-        .load_s = {draw(0, 1) * 30, draw(0, 1) * 7, draw(0, 1) * 200},
-        .micro_tokens = draw(1, 120),
-        .wait_s = draw(0, 1) * draw(0, 300),
-        .serial = draw(0, 4) == 0,
-        .at_trigger = draw(0, 4) == 0};
+        .load_s = {draw_from(0, 1) * 30, draw_from(0, 1) * 7,
+                   draw_from(0, 1) * 200},
+        .micro_tokens = draw_from(1, 120),
+        .wait_s = draw_from(0, 1) * draw_from(0, 300),
+        .serial = draw_from(0, 4) == 0,
+        .at_trigger = draw_from(0, 4) == 0};
     for (int32_t s = 0; s < job->n_samples; s++)
         sample[s] = (struct weft_overlap_sample){
-            draw(0, job->n_instances - 1), draw(1, 20),
-            draw(0, 3) ? draw(1, 9) : draw(1, 40)};
+            draw_from(0, job->n_instances - 1), draw_from(1, 20),
+            draw_from(0, 3) ? draw_from(1, 9) : draw_from(1, 40)};
     for (int32_t i = 0; i < 30; i++)
-        seen[i] = i ? seen[i - 1] + draw(0, 2) : 1;
+        seen[i] = i ? seen[i - 1] + draw_from(0, 2) : 1;
 }
 
 static void test_ticks(void)
@@ -380,13 +375,14 @@ static void test_ticks(void)
     int n_migrated = 0, n_put_off = 0, n_copied = 0, n_again = 0;
     for (int round = 0; round < 1200; round++) {
         random_job(&job, &c, sample, seen);
-        if (draw(0, 1)) /* so that some are copied */
+        if (draw_from(0, 1)) /* so that some are copied */
             c.step_s = slow_s;
         const struct weft_overlap_when when = {
-            draw(0, 19) / 20.0,
-            draw(0, 3),
-            draw(0, 2),
-            {{draw(0, 9) / 20.0, draw(0, 2)}, {draw(0, 3) / 20.0, 0}}};
+            draw_from(0, 19) / 20.0,
+            draw_from(0, 3),
+            draw_from(0, 2),
+            {{draw_from(0, 9) / 20.0, draw_from(0, 2)},
+             {draw_from(0, 3) / 20.0, 0}}};
         struct weft_overlapped out;
         double end_s[MOST], bound;
         int n_stay, all;

@@ -5,19 +5,11 @@
  */
 #include <math.h>
 
-#include "base/rng.h"
+#include "draw.h"
 #include "harness.h"
 #include "plan/fusion/bound.h"
 
 static struct weft_err err;
-static uint32_t drawn;
-
-static int32_t draw(int32_t from, int32_t to)
-{
-    uint32_t word[4];
-    weft_rng_words(11, WEFT_RNG_PLAN, drawn++, 0, 0, word);
-    return from + (int32_t) (word[0] % (uint32_t) (to - from + 1));
-}
 
 /* ---- Costs -------------------------------------------------------------- */
 
@@ -240,23 +232,25 @@ static void random_job(struct weft_overlap_job *job,
                        struct weft_migrate_costs *c, struct prices *p,
                        struct weft_overlap_sample *sample)
 {
-    *p = (struct prices){{draw(1, 4), draw(0, 3), draw(4, 30)},
-                         {{draw(1, 5), draw(0, 4), draw(4, 30)},
-                          {draw(1, 3), draw(0, 2), draw(4, 30)}},
-                         draw(0, 1)};
+    *p = (struct prices){
+        {draw_from(1, 4), draw_from(0, 3), draw_from(4, 30)},
+        {{draw_from(1, 5), draw_from(0, 4), draw_from(4, 30)},
+         {draw_from(1, 3), draw_from(0, 2), draw_from(4, 30)}},
+        draw_from(0, 1)};
     *c = (struct weft_migrate_costs){p, step_s, 0, 1, 1e9, 1, 0};
     *job = (struct weft_overlap_job){
         .costs = c,
-        .n_instances = draw(1, INSTANCES),
-        .n_samples = draw(0, 4) ? draw(2, SAMPLES) : 1,
+        .n_instances = draw_from(1, INSTANCES),
+        .n_samples = draw_from(0, 4) ? draw_from(2, SAMPLES) : 1,
         .sample = sample,
         .most = 4,
-        .n_models = draw(1, 2),
+        .n_models = draw_from(1, 2),
         .infer_s = infer_s,
-        .micro_tokens = draw(1, 40)};
+        .micro_tokens = draw_from(1, 40)};
     for (int32_t s = 0; s < job->n_samples; s++)
         sample[s] = (struct weft_overlap_sample){
-            draw(0, job->n_instances - 1), draw(1, 9), draw(1, 4)};
+            draw_from(0, job->n_instances - 1), draw_from(1, 9),
+            draw_from(1, 4)};
 }
 
 static void test_all_schedules(void)

@@ -4,22 +4,14 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
 #include "codelets/codelets.h"
+#include "draw.h"
 #include "harness.h"
 #include "plan/fusion/inside.h"
 
 enum { SAMPLES = 30, LONGEST = 60, STEPS = 4000 };
 
 static struct weft_err err;
-static uint32_t drawn;
-
-static int32_t draw(int32_t from, int32_t to)
-{
-    uint32_t word[4];
-    weft_rng_words(19, WEFT_RNG_PLAN, drawn++, 0, 0, word);
-    return from + (int32_t) (word[0] % (uint32_t) (to - from + 1));
-}
 
 struct steps {
     int32_t n;
@@ -112,23 +104,26 @@ static void test_steps(void)
         struct weft_overlap_sample sample[SAMPLES];
         struct coming coming[SAMPLES];
         double end_s[SAMPLES], played_s[SAMPLES];
-        const struct weft_migrate_costs costs = {.ctx = &simulated,
-                                                 .step_s = note,
-                                                 .read_rows = draw(1, 70),
-                                                 .token_bytes = 1,
-                                                 .memory_bytes = 1e9};
-        const struct weft_overlap_job job = {.costs = &costs,
-                                             .n_instances = 1,
-                                             .slots = draw(1, 9),
-                                             .n_samples = draw(1, SAMPLES),
-                                             .sample = sample,
-                                             .most = LONGEST};
+        const struct weft_migrate_costs costs = {
+            .ctx = &simulated,
+            .step_s = note,
+            .read_rows = draw_from(1, 70),
+            .token_bytes = 1,
+            .memory_bytes = 1e9};
+        const struct weft_overlap_job job = {
+            .costs = &costs,
+            .n_instances = 1,
+            .slots = draw_from(1, 9),
+            .n_samples = draw_from(1, SAMPLES),
+            .sample = sample,
+            .most = LONGEST};
         for (int32_t s = 0; s < job.n_samples; s++) {
-            int32_t length = draw(1, LONGEST), prompt = draw(1, LONGEST);
-            int32_t has = draw(0, 2) ? 0 : draw(0, length - 1);
+            int32_t length = draw_from(1, LONGEST),
+                    prompt = draw_from(1, LONGEST);
+            int32_t has = draw_from(0, 2) ? 0 : draw_from(0, length - 1);
             sample[s] = (struct weft_overlap_sample){0, prompt, length};
-            coming[s] = (struct coming){has, draw(0, 1)
-                                                 * draw(0, prompt + has - 1)};
+            coming[s] = (struct coming){
+                has, draw_from(0, 1) * draw_from(0, prompt + has - 1)};
         }
         simulated.n = 0;
         simulate(&job, coming, end_s);

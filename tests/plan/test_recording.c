@@ -3,18 +3,11 @@
  * how many are open against a closure of that relation. */
 #include <string.h>
 
+#include "draw.h"
 #include "harness.h"
 #include "plan/recording.h"
 
 enum { READ, WRITE, BOTH, TILES = 7, RANKS = 3, PLACES = 2 };
-
-static uint32_t seed;
-
-static int draw(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int) (seed >> 8) % n;
-}
 
 /* Tasks with up to four accesses, among them the same tile twice, messages
  * between places and answers; waits between them. */

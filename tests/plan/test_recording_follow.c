@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds what ran among what is recorded: programs that know both. */
+#include "draw.h"
 #include "harness.h"
 #include "plan/recording.h"
-
-static uint32_t seed;
-
-static uint32_t draw(uint32_t n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (seed >> 8) % n;
-}
 
 /* Whether what ran is what was recorded. */
 static bool follow(const struct weft_recording *r,

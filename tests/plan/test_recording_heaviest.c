@@ -2,18 +2,11 @@
 /* The heaviest set of pieces, against all sets of small random orders. */
 #include <string.h>
 
+#include "draw.h"
 #include "harness.h"
 #include "plan/recording/heaviest.h"
 
 enum { MOST = 11, LANES = 4, BOTH = 1 << 0 | 1 << 1 };
-
-static uint32_t seed;
-
-static int draw(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int) (seed >> 8) % n;
-}
 
 struct order {
     struct weft_rec_piece piece[MOST];
