@@ -40,21 +40,12 @@ void weft_k_rmsnorm_backward_cuda(struct CUstream_st *stream, int64_t m,
                                   const float *w, const float *dy, float *dx,
                                   float *dw, float *scratch);
 
-/* y (m, ff) = silu(gate) * up of rows that alternate 32 gates and 32 ups, and
- * its gradient (rows.h). */
-void weft_k_swiglu_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
-                        int64_t m, int64_t ff, const void *gate_up, void *y);
+/* The gradient of y (m, ff) = silu(gate) * up of rows that alternate 32 gates and
+ * 32 ups (rows.h), and y unless it is NULL. */
 void weft_k_swiglu_backward_cuda(struct CUstream_st *stream,
                                  enum weft_dtype dtype, int64_t m, int64_t ff,
                                  const void *gate_up, const float *dy,
-                                 void *dgate_up);
-
-/* Rotates n_heads heads of size d at the front of each of m rows x (m, ld), in
- * place; row i by the angles cos_sin + at[i] * d (d / 2 cosines, then as many
- * sines). inverse: by the negative angle. */
-void weft_k_rope_cuda(struct CUstream_st *stream, int64_t m, int64_t n_heads,
-                      int64_t d, int64_t ld, const float *cos_sin,
-                      const int32_t *at, bool inverse, float *x);
+                                 void *y, void *dgate_up);
 
 /* Copies m rows of n numbers; leading dimensions ldx and ldy. */
 void weft_k_copy_columns_cuda(struct CUstream_st *stream, int64_t m,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries, keys and values of a layer on a GPU, between their products and
- * attention. Each number is computed as by layer_attention_cpu.c. */
+ * attention, and their gradients on the way back. Each number is computed as by
+ * layer_attention_cpu.c and layer_unrotate_cpu.c. */
 #include "kern/rmsnorm_cuda.h"
 
 #include "kern/layer_rows_cuda.h"
@@ -154,4 +155,53 @@ void weft_qkv_cuda(cudaStream_t stream, const struct weft_qkv_cuda *a)
 {
     if (a->n_runs > 0)
         WEFT_BY_DTYPE(a->dtype, qkv_of, stream, a);
+}
+
+/* ---- Gradients ----------------------------------------------------------- */
+
+/* A thread per pair of a row of block y of the grid. */
+template <enum weft_dtype DTYPE>
+static __global__ void unrotate(struct weft_unrotate_cuda a, int64_t m,
+                                int64_t half, const float *cos_sin)
+{
+    struct weft_unrotate_block_cuda b = a.block[blockIdx.y];
+    int64_t pair = (int64_t) blockIdx.x * THREADS + threadIdx.x;
+    int64_t i = pair % half, head = pair / half % b.n_heads;
+    int64_t row = pair / half / b.n_heads;
+    if (row >= m)
+        return;
+    int64_t at = (row * b.n_heads + head) * 2 * half + i;
+    float p = b.x[at], q = b.x[at + half];
+    if (head < b.n_rotated) {
+        const float *angle = cos_sin + row * 2 * half;
+        weft_rope_rotate(angle[i], -angle[half + i], &p, &q);
+        b.x[at] = p;
+        b.x[at + half] = q;
+    }
+    if (!b.rounded)
+        return;
+    store_as<DTYPE>(b.rounded, at, p);
+    store_as<DTYPE>(b.rounded, at + half, q);
+}
+
+template <enum weft_dtype DTYPE>
+static void unrotate_of(cudaStream_t stream, int64_t m, int64_t d,
+                        const float *cos_sin,
+                        const struct weft_unrotate_cuda *a)
+{
+    int64_t most = 0;
+    for (int32_t b = 0; b < a->n_blocks; b++)
+        most = weft_max64(most, a->block[b].n_heads);
+    dim3 grid(blocks_for(m * most * (d / 2), THREADS),
+              (unsigned) a->n_blocks);
+    if (m * most > 0)
+        WEFT_LAUNCH(unrotate<DTYPE>, grid, THREADS, stream, *a, m, d / 2,
+                    cos_sin);
+}
+
+void weft_unrotate_cuda(cudaStream_t stream, enum weft_dtype dtype, int64_t m,
+                        int64_t d, const float *cos_sin,
+                        const struct weft_unrotate_cuda *a)
+{
+    WEFT_BY_DTYPE(dtype, unrotate_of, stream, m, d, cos_sin, a);
 }

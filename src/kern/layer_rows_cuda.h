@@ -38,7 +38,8 @@ void weft_rows_cuda_fill(struct CUstream_st *stream,
                          const struct weft_rows_cuda *rows,
                          const struct weft_rows_norm_cuda *norm);
 
-/* weft_k_swiglu_cuda() of several tensor blocks: n[b] numbers of y. */
+/* y (n) = silu(gate) * up of rows that alternate 32 gates and 32 ups (rows.h), of
+ * tensor blocks: n[b] numbers of y. */
 struct weft_swiglu_cuda {
     int32_t n_blocks;
     int64_t n[WEFT_MAX_BLOCKS];
@@ -77,6 +78,34 @@ struct weft_qkv_cuda {
     struct weft_qkv_block_cuda block[WEFT_MAX_BLOCKS];
 };
 void weft_qkv_cuda(struct CUstream_st *stream, const struct weft_qkv_cuda *a);
+
+/* weft_k_rmsnorm_cuda(), and beside it, unless d is NULL, rounded (m, h) in the
+ * dtype = d (m, h). */
+void weft_norm_round_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
+                          int64_t m, int64_t h, float eps, const float *x,
+                          const float *w, void *y, const float *d,
+                          void *rounded);
+/* weft_k_rmsnorm_backward_cuda(); rounded: NULL, or dx in the dtype, too. */
+void weft_norm_backward_cuda(struct CUstream_st *stream,
+                             enum weft_dtype dtype, int64_t m, int64_t h,
+                             float eps, const float *x, const float *w,
+                             const float *dy, float *dx, float *dw,
+                             void *rounded, float *scratch);
+
+/* Gradients of q, k and v of tensor blocks: heads of size d of each of m rows,
+ * the first of which are rotated back, by cos_sin (m, d). */
+struct weft_unrotate_block_cuda {
+    float *x;      /* (m, n_heads * d), changed in place */
+    void *rounded; /* the same in the dtype; or NULL */
+    int32_t n_heads, n_rotated;
+};
+struct weft_unrotate_cuda {
+    int32_t n_blocks;
+    struct weft_unrotate_block_cuda block[WEFT_MAX_BLOCKS];
+};
+void weft_unrotate_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
+                        int64_t m, int64_t d, const float *cos_sin,
+                        const struct weft_unrotate_cuda *a);
 
 /* y (m, n), leading dimension ldy, = x (m, n), ldx; x NULL: 0. Numbers of
  * `element` bytes, 2 or 4. */

@@ -35,7 +35,7 @@ kern_sources = \
 	%D%/layer_cpu.c \
 	%D%/layer_cuda.h \
 	%D%/layer_forward.h \
-	%D%/layer_forward_cuda.h \
+	%D%/layer_backward_cuda.h %D%/layer_forward_cuda.h \
 	%D%/layer_forward_cpu.c \
 	%D%/layer_heads_cpu.c \
 	%D%/layer_kv_cpu.c \
@@ -121,5 +121,6 @@ kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 cuda_host_sources = %D%/blaslt_cuda.c %D%/choose_cuda.c %D%/graph_cuda.c \
 	%D%/head_products_cuda.c \
 	%D%/layer_attention_cuda.c %D%/layer_backward_cuda.c \
-	%D%/layer_forward_cuda.c %D%/products_cuda.c
+	%D%/layer_forward_cuda.c %D%/layer_heads_backward_cuda.c \
+	%D%/layer_norm_backward_cuda.c %D%/products_cuda.c
 kern_nocuda_sources = %D%/device_none.c

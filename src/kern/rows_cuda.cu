@@ -1,46 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rows of a layer on a GPU: norm, rotation, rounding, and sums over rows. Every sum has the order of rows_impl.h.
- */
+/* Rows of a layer on a GPU: norm, rounding, and sums over rows. Every
+ * sum has the order of rows_impl.h. */
 #include "kern/rmsnorm_cuda.h"
-#include "kern/rope_angles.h"
+
+#include "kern/layer_rows_cuda.h"
 
 enum { ROW_WARPS = 4, ELEMENTS = 256 };
 
 /* ---- Norm: a warp per row ---------------------------------------------- */
 
+/* d NULL, or beside it d (m, h) is rounded. */
 template <enum weft_dtype DTYPE>
 static __global__ void rmsnorm(int64_t m, int64_t h, float eps,
-                               const float *x, const float *w, void *y)
+                               const float *x, const float *w, void *y,
+                               const float *d, void *rounded)
 {
     int lane = threadIdx.x % WEFT_WARP;
     int64_t r = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WEFT_WARP;
     if (r >= m)
         return; /* a whole warp */
     norm_row<DTYPE>(r, h, eps, x, w, y, lane);
+#pragma unroll 4
+    for (int64_t i = r * h + lane; d && i < (r + 1) * h; i += WEFT_WARP)
+        store_as<DTYPE>(rounded, i, d[i]);
 }
 
 template <enum weft_dtype DTYPE>
 static void rmsnorm_of(cudaStream_t stream, int64_t m, int64_t h, float eps,
-                       const float *x, const float *w, void *y)
+                       const float *x, const float *w, void *y,
+                       const float *d, void *rounded)
 {
     WEFT_LAUNCH(rmsnorm<DTYPE>, blocks_for(m, ROW_WARPS),
-                ROW_WARPS * WEFT_WARP, stream, m, h, eps, x, w, y);
+                ROW_WARPS * WEFT_WARP, stream, m, h, eps, x, w, y, d,
+                rounded);
+}
+
+void weft_norm_round_cuda(cudaStream_t stream, enum weft_dtype dtype,
+                          int64_t m, int64_t h, float eps, const float *x,
+                          const float *w, void *y, const float *d,
+                          void *rounded)
+{
+    if (m > 0)
+        WEFT_BY_DTYPE(dtype, rmsnorm_of, stream, m, h, eps, x, w, y, d,
+                      rounded);
 }
 
 void weft_k_rmsnorm_cuda(cudaStream_t stream, enum weft_dtype dtype,
                          int64_t m, int64_t h, float eps, const float *x,
                          const float *w, void *y)
 {
-    if (m > 0)
-        WEFT_BY_DTYPE(dtype, rmsnorm_of, stream, m, h, eps, x, w, y);
+    weft_norm_round_cuda(stream, dtype, m, h, eps, x, w, y, NULL, NULL);
 }
 
 /* With n = x / rms: dx += (w dy - n mean(w dy n)) / rms. Keeps 1 / rms for the
- * weight's gradient. */
+ * weight's gradient. rounded: NULL, or dx in the dtype, too. */
+template <enum weft_dtype DTYPE>
 static __global__ void rmsnorm_dx(int64_t m, int64_t h, float eps,
                                   const float *x, const float *w,
-                                  const float *dy, float *dx, float *inv_out)
+                                  const float *dy, float *dx, float *inv_out,
+                                  void *rounded)
 {
     int lane = threadIdx.x % WEFT_WARP;
     int64_t r = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WEFT_WARP;
@@ -54,7 +72,10 @@ static __global__ void rmsnorm_dx(int64_t m, int64_t h, float eps,
 #pragma unroll 4
     for (int64_t i = lane; i < h; i += WEFT_WARP) {
         float d = fmaf(x[i] * inv, mean, dy[i] * w[i]);
-        dx[i] = fmaf(d, inv, dx[i]);
+        d = fmaf(d, inv, dx[i]);
+        dx[i] = d;
+        if (rounded)
+            store_as<DTYPE>(rounded, r * h + i, d);
     }
     if (lane == 0)
         inv_out[r] = inv;
@@ -107,19 +128,39 @@ static __global__ void row_chain(int64_t m, int64_t n, int64_t ld,
         sum[j] = total;
 }
 
+template <enum weft_dtype DTYPE>
+static void rmsnorm_dx_of(cudaStream_t stream, int64_t m, int64_t h,
+                          float eps, const float *x, const float *w,
+                          const float *dy, float *dx, float *inv_out,
+                          void *rounded)
+{
+    WEFT_LAUNCH(rmsnorm_dx<DTYPE>, blocks_for(m, ROW_WARPS),
+                ROW_WARPS * WEFT_WARP, stream, m, h, eps, x, w, dy, dx,
+                inv_out, rounded);
+}
+
+void weft_norm_backward_cuda(cudaStream_t stream, enum weft_dtype dtype,
+                             int64_t m, int64_t h, float eps, const float *x,
+                             const float *w, const float *dy, float *dx,
+                             float *dw, void *rounded, float *scratch)
+{
+    if (m <= 0)
+        return;
+    WEFT_BY_DTYPE(dtype, rmsnorm_dx_of, stream, m, h, eps, x, w, dy, dx,
+                  scratch, rounded);
+    if (dw)
+        WEFT_LAUNCH(row_chain<false>, blocks_for(h, WEFT_WARP),
+                    dim3(WEFT_WARP, FETCHERS), stream, m, h, h, dy, x,
+                    scratch, dw);
+}
+
 void weft_k_rmsnorm_backward_cuda(cudaStream_t stream, int64_t m, int64_t h,
                                   float eps, const float *x, const float *w,
                                   const float *dy, float *dx, float *dw,
                                   float *scratch)
 {
-    if (m <= 0)
-        return;
-    WEFT_LAUNCH(rmsnorm_dx, blocks_for(m, ROW_WARPS), ROW_WARPS * WEFT_WARP,
-                stream, m, h, eps, x, w, dy, dx, scratch);
-    if (dw)
-        WEFT_LAUNCH(row_chain<false>, blocks_for(h, WEFT_WARP),
-                    dim3(WEFT_WARP, FETCHERS), stream, m, h, h, dy, x,
-                    scratch, dw);
+    weft_norm_backward_cuda(stream, WEFT_F32, m, h, eps, x, w, dy, dx, dw,
+                            NULL, scratch);
 }
 
 void weft_k_add_rows_cuda(cudaStream_t stream, int64_t m, int64_t n,
@@ -129,33 +170,6 @@ void weft_k_add_rows_cuda(cudaStream_t stream, int64_t m, int64_t n,
         WEFT_LAUNCH(row_chain<true>, blocks_for(n, WEFT_WARP),
                     dim3(WEFT_WARP, FETCHERS), stream, m, n, ldx, x, NULL,
                     NULL, sum);
-}
-
-/* ---- Rotation: a thread per pair ----------------------------------------- */
-
-static __global__ void rope(int64_t n_pairs, int64_t n_heads, int64_t half,
-                            int64_t ld, const float *cos_sin,
-                            const int32_t *at, float sign, float *x)
-{
-    int64_t pair = (int64_t) blockIdx.x * ELEMENTS + threadIdx.x;
-    if (pair >= n_pairs)
-        return;
-    int64_t i = pair % half, head = pair / half % n_heads;
-    int64_t row = pair / half / n_heads;
-    const float *angle = cos_sin + at[row] * 2 * half;
-    float *p = x + row * ld + head * 2 * half + i;
-    weft_rope_rotate(angle[i], angle[half + i] * sign, p, p + half);
-}
-
-void weft_k_rope_cuda(cudaStream_t stream, int64_t m, int64_t n_heads,
-                      int64_t d, int64_t ld, const float *cos_sin,
-                      const int32_t *at, bool inverse, float *x)
-{
-    int64_t n = m * n_heads * (d / 2);
-    if (n > 0)
-        WEFT_LAUNCH(rope, blocks_for(n, ELEMENTS), ELEMENTS, stream, n,
-                    n_heads, d / 2, ld, cos_sin, at, inverse ? -1.0f : 1.0f,
-                    x);
 }
 
 /* ---- Rounding, columns --------------------------------------------------- */

@@ -473,32 +473,82 @@ static void test_decode(void)
         }
 }
 
-/* Of a layer like Qwen2.5's. Beside its products, of which each block has one
- * of q, k and v, of o, of gate and up, of down: rows with the first norm; q, k
- * and v with rotation and cache; attention and its join; the sum with the second
- * norm; SwiGLU; the last sum. */
+/* A layer like Qwen2.5's, of these blocks. */
+static void init_qwen(struct fixture *f, int32_t n_blocks)
+{
+    struct weft_shape s = {.hidden = 64,
+                           .n_layers = 1,
+                           .n_heads = 8,
+                           .n_kv_heads = 4,
+                           .head_dim = 16,
+                           .intermediate = 256,
+                           .vocab = 512,
+                           .max_positions = 512,
+                           .qkv_bias = true,
+                           .rms_eps = 1e-6f,
+                           .rope_theta = 1e6f,
+                           .dtype = WEFT_BF16};
+    fixture_init(f, s, n_blocks);
+}
+
+/* How many kernels a training step's backward pass of the layer is. */
+static int64_t backward_step(struct fixture *f)
+{
+    static const int32_t length[] = {3, 70};
+    const struct weft_shape *s = &f->s;
+    struct fixture_batch b;
+    struct device d;
+    fixture_batch(&b, 2, length);
+    device_init(&d, f);
+    int64_t m = b.b.n_rows;
+    size_t bytes = (size_t) (m * s->hidden) * sizeof(float);
+    float *x = fixture_rows(1, m * s->hidden), *x_ = dev_put(x, bytes);
+    float *y_ = dev_new(bytes), *dx_ = dev_put(x, bytes);
+    void *saved = dev_new(weft_k_layer_saved_bytes(s, m));
+    void *forward = dev_new(
+        weft_k_part_forward_scratch_bytes_cuda(s, weft_all_blocks(s), &b.b));
+    void *backward = dev_new(
+        weft_k_layer_backward_scratch_bytes_cuda(s, &b.b, false));
+    device_zero_grad(&d, f);
+    weft_k_layer_forward_cuda(0, s, &d.w, 0, &b.b, NULL, x_, y_, saved,
+                              forward);
+    int64_t n = 0;
+    for (int i = 0; i < 2; i++) { /* the first chooses products, too */
+        dev_wait();
+        n = -kernels_run();
+        weft_k_layer_backward_cuda(0, s, &d.w, &b.b, x_, saved, dx_, d.grad,
+                                   d.grad_norms, backward);
+        dev_wait();
+        n += kernels_run();
+    }
+    require_products();
+    void *dev[] = {x_, y_, dx_, saved, forward, backward};
+    for (size_t i = 0; i < WEFT_COUNT(dev); i++)
+        dev_free(dev[i]);
+    weft_free(x);
+    device_release(&d, f);
+    return n;
+}
+
+/* Beside its products, of which each block has one of q, k and v, of o, of gate
+ * and up, of down: rows with the first norm; q, k and v with rotation and cache;
+ * attention and its join; the sum with the second norm; SwiGLU; the last sum.
+ * Backwards a layer of one block has 8 products, for gradients of weights and of
+ * inputs; the rounded gradient with the second norm, SwiGLU, rows, three of
+ * attention, rotation with rounding, the first norm, a bias, and two for each norm
+ * backwards. */
 static void count_launches(void)
 {
     for (int32_t n_blocks = 1; n_blocks <= 4; n_blocks *= 2) {
         struct fixture f;
-        struct weft_shape s = {.hidden = 64,
-                               .n_layers = 1,
-                               .n_heads = 8,
-                               .n_kv_heads = 4,
-                               .head_dim = 16,
-                               .intermediate = 256,
-                               .vocab = 512,
-                               .max_positions = 512,
-                               .qkv_bias = true,
-                               .rms_eps = 1e-6f,
-                               .rope_theta = 1e6f,
-                               .dtype = WEFT_BF16};
-        fixture_init(&f, s, n_blocks);
-        int64_t n = decode_step(&f);
+        init_qwen(&f, n_blocks);
+        int64_t n = decode_step(&f), backward = backward_step(&f);
 #ifdef WEFT_CUDA_EXECUTOR
         CHECK_INT(n, 4 * n_blocks + 7);
+        CHECK_INT(n_blocks == 1 ? backward : 21, 21);
 #endif
         (void) n;
+        (void) backward;
         fixture_release(&f);
     }
 }

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "kern/layer_rows_cuda.h"
 #include "kern/rows.h"
 
 static const int64_t widths[] = {1,   2,   3,   15,  16,  17,  31,
@@ -138,6 +139,58 @@ static void norm_backward_of(int64_t m, int64_t h)
         weft_free(host[i]);
 }
 
+/* Rounded rows beside a norm, and beside its backward pass, are those of a
+ * launch of their own; the rest stays the same. */
+static void norm_round_of(enum weft_dtype dtype, int64_t m, int64_t h)
+{
+    size_t rows = (size_t) (m * h) * 4, row = (size_t) h * 4;
+    size_t bytes = (size_t) (m * h) * weft_dtype_bytes(dtype);
+    float *x = host_rows(1, m * h), *w = host_rows(2, h);
+    float *dy = host_rows(3, m * h), *dx = host_rows(4, m * h);
+    char *rounded = weft_alloc_aligned(bytes, 1);
+    char *normed = weft_alloc_aligned(bytes, 1);
+    float *x_ = dev_put(x, rows), *w_ = dev_put(w, row);
+    float *dy_ = dev_put(dy, rows), *dx_ = dev_put(dx, rows);
+    void *normed_ = dev_new(bytes), *rounded_ = dev_new(bytes);
+    float *inverse = dev_new((size_t) m * 4);
+    weft_convert(rounded, dtype, dx, WEFT_F32, (size_t) (m * h));
+    weft_row_ops()->rmsnorm(dtype, m, h, 1e-5f, x, w, normed);
+    weft_norm_round_cuda(0, dtype, m, h, 1e-5f, x_, w_, normed_, dx_,
+                         rounded_);
+    CHECK(dev_same(rounded_, rounded, bytes));
+    if (cpu_is_fused())
+        CHECK(dev_same(normed_, normed, bytes));
+    weft_k_rmsnorm_backward(m, h, 1e-5f, x, w, dy, dx, NULL);
+    weft_norm_backward_cuda(0, dtype, m, h, 1e-5f, x_, w_, dy_, dx_, NULL,
+                            rounded_, inverse);
+    weft_convert(rounded, dtype, dx, WEFT_F32, (size_t) (m * h));
+    if (cpu_is_fused()) {
+        CHECK(dev_same(dx_, dx, rows));
+        CHECK(dev_same(rounded_, rounded, bytes));
+    }
+    void *dev[] = {x_, w_, dy_, dx_, normed_, rounded_, inverse};
+    for (size_t i = 0; i < WEFT_COUNT(dev); i++)
+        dev_free(dev[i]);
+    void *host[] = {x, w, dy, dx, rounded, normed};
+    for (size_t i = 0; i < WEFT_COUNT(host); i++)
+        weft_free(host[i]);
+}
+
+static void norms_rounded(void)
+{
+    for (int d = 0; d < 2; d++)
+        for (int64_t m = 1; m <= 6; m += 5) {
+            norm_round_of(dtypes[d], m, 31);
+            norm_round_of(dtypes[d], m, 32);
+            norm_round_of(dtypes[d], m, 132);
+        }
+}
+
+static void test_norm_round(void)
+{
+    each_order(norms_rounded);
+}
+
 static void norms_backward(void)
 {
     static const int64_t rows[] = {1, 2, 63, 64, 65, 130};
@@ -191,16 +244,19 @@ static void swiglu_of(enum weft_dtype dtype, int64_t m, int64_t ff)
     char *y = weft_alloc_aligned(bytes, 1);
     char *dgu = weft_alloc_aligned(2 * bytes, 1);
     void *gu_ = dev_put(gu, 2 * bytes), *y_ = dev_new(bytes);
-    void *dgu_ = dev_new(2 * bytes);
+    void *dgu_ = dev_new(2 * bytes), *again_ = dev_new(bytes);
     float *dy_ = dev_put(dy, (size_t) n * 4);
     weft_row_ops()->swiglu(dtype, m, ff, gu, y);
     weft_row_ops()->swiglu_backward(dtype, m, ff, gu, dy, dgu);
-    weft_k_swiglu_cuda(0, dtype, m, ff, gu_, y_);
-    weft_k_swiglu_backward_cuda(0, dtype, m, ff, gu_, dy_, dgu_);
+    weft_swiglu_blocks_cuda(0, dtype,
+                            &(struct weft_swiglu_cuda){1, {n}, {gu_}, {y_}});
+    weft_k_swiglu_backward_cuda(0, dtype, m, ff, gu_, dy_, again_, dgu_);
     if (cpu_is_fused()) {
         CHECK(dev_same(y_, y, bytes));
+        CHECK(dev_same(again_, y, bytes));
         CHECK(dev_same(dgu_, dgu, 2 * bytes));
     }
+    weft_k_swiglu_backward_cuda(0, dtype, m, ff, gu_, dy_, NULL, dgu_);
     float *got = host_rows(3, n), *got2 = host_rows(3, 2 * n);
     dev_get(y, y_, bytes);
     dev_get(dgu, dgu_, 2 * bytes);
@@ -219,7 +275,7 @@ static void swiglu_of(enum weft_dtype dtype, int64_t m, int64_t ff)
             for (int j = 0; j < 3; j++)
                 CHECK(fabs(is[j] - e[j]) <= bound * fabs(e[j]) + 1e-5);
         }
-    void *dev[] = {gu_, y_, dgu_, dy_};
+    void *dev[] = {gu_, y_, dgu_, again_, dy_};
     for (size_t i = 0; i < WEFT_COUNT(dev); i++)
         dev_free(dev[i]);
     void *host[] = {wide, dy, gu, y, dgu, got, got2};
@@ -243,47 +299,63 @@ static void test_swiglu(void)
 
 /* ---- Rotation, rounding ------------------------------------------------ */
 
+/* Three tensor blocks of different heads: the front ones of each row go back by
+ * the row's angles; all are rounded, but where that is not asked for. */
+static void unrotate_of(enum weft_dtype dtype, int64_t m, int64_t d)
+{
+    static const int32_t heads[] = {3, 5, 1}, rotated[] = {2, 4, 0};
+    float *angle = host_rows(2, m * d);
+    float *angle_ = dev_put(angle, (size_t) (m * d) * 4), *x[3], *x_[3];
+    void *rounded_[3];
+    struct weft_unrotate_cuda a = {.n_blocks = 3};
+    for (int b = 0; b < 3; b++) {
+        size_t n = (size_t) (m * heads[b] * d);
+        x[b] = host_rows(3 + (uint32_t) b, (int64_t) n);
+        x_[b] = dev_put(x[b], n * 4);
+        rounded_[b] = b == 1 ? NULL : dev_new(n * weft_dtype_bytes(dtype));
+        a.block[b] = (struct weft_unrotate_block_cuda){x_[b], rounded_[b],
+                                                       heads[b], rotated[b]};
+    }
+    float last[2] = {x[0][(m - 1) * 3 * d], x[0][(m - 1) * 3 * d + d / 2]};
+    weft_unrotate_cuda(0, dtype, m, d, angle_, &a);
+    for (int b = 0; b < 3; b++) {
+        size_t n = (size_t) (m * heads[b] * d);
+        size_t bytes = n * weft_dtype_bytes(dtype);
+        char *rounded = weft_alloc_aligned(bytes, 1);
+        for (int64_t r = 0; r < m; r++)
+            weft_row_ops()->rope(rotated[b], d, angle + r * d, true,
+                                 x[b] + r * heads[b] * d);
+        CHECK(dev_same(x_[b], x[b], n * 4));
+        weft_convert(rounded, dtype, x[b], WEFT_F32, n);
+        CHECK(!rounded_[b] || dev_same(rounded_[b], rounded, bytes));
+        weft_free(rounded);
+    }
+    /* one pair, by its definition */
+    double c = angle[(m - 1) * d], sine = angle[(m - 1) * d + d / 2];
+    CHECK(fabs((double) x[0][(m - 1) * 3 * d]
+               - ((double) last[0] * c + (double) last[1] * sine))
+          < 1e-5);
+    for (int b = 0; b < 3; b++) {
+        dev_free(x_[b]);
+        if (rounded_[b])
+            dev_free(rounded_[b]);
+        weft_free(x[b]);
+    }
+    dev_free(angle_);
+    weft_free(angle);
+}
+
 static void rotations(void)
 {
     static const int64_t dims[] = {2, 10, 24, 64, 128};
-    enum { M = 5, HEADS = 3 };
-    for (size_t k = 0; k < WEFT_COUNT(dims); k++) {
-        int64_t d = dims[k], ld = (HEADS + 1) * d;
-        int32_t at[M] = {3, 0, 0, 2, 1};
-        float *x = host_rows(1, M * ld), *angle = host_rows(2, 4 * d);
-        float *first = host_copy(x, M * ld);
-        float *x_ = dev_put(x, (size_t) (M * ld) * 4);
-        float *angle_ = dev_put(angle, (size_t) (4 * d) * 4);
-        int32_t *at_ = dev_put(at, sizeof at);
-        for (int inverse = 0; inverse < 2; inverse++) {
-            memcpy(x, first, (size_t) (M * ld) * 4);
-            dev_set(x_, x, (size_t) (M * ld) * 4);
-            for (int r = 0; r < M; r++)
-                weft_row_ops()->rope(HEADS, d, angle + at[r] * d, inverse,
-                                     x + r * ld);
-            weft_k_rope_cuda(0, M, HEADS, d, ld, angle_, at_, inverse, x_);
-            CHECK(dev_same(x_, x, (size_t) (M * ld) * 4));
-            /* the last row, by its definition */
-            float sign = inverse ? -1 : 1;
-            for (int64_t i = 0; i < d / 2; i++) {
-                const float *p = first + 4 * ld + 2 * d;
-                double c = angle[d + i], s = angle[d + d / 2 + i];
-                CHECK(fabs((double) x[4 * ld + 2 * d + i]
-                           - ((double) p[i] * c
-                              - (double) sign * (double) p[d / 2 + i] * s))
-                      < 1e-5);
-            }
+    for (size_t k = 0; k < WEFT_COUNT(dims); k++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            unrotate_of(dtypes[dtype], 1, dims[k]);
+            unrotate_of(dtypes[dtype], 5, dims[k]);
         }
-        dev_free(x_);
-        dev_free(angle_);
-        dev_free(at_);
-        weft_free(x);
-        weft_free(first);
-        weft_free(angle);
-    }
 }
 
-static void test_rope(void)
+static void test_unrotate(void)
 {
     each_order(rotations);
 }
@@ -344,6 +416,8 @@ static void test_columns(void)
 WEFT_CUDA_TESTS("kern/rows_cuda", {"test_rmsnorm", test_rmsnorm},
                 {"test_rmsnorm_rows", test_rmsnorm_rows},
                 {"test_rmsnorm_backward", test_rmsnorm_backward},
+                {"test_norm_round", test_norm_round},
                 {"test_add_rows", test_add_rows},
-                {"test_swiglu", test_swiglu}, {"test_rope", test_rope},
-                {"test_round", test_round}, {"test_columns", test_columns})
+                {"test_swiglu", test_swiglu},
+                {"test_unrotate", test_unrotate}, {"test_round", test_round},
+                {"test_columns", test_columns})
