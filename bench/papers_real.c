@@ -84,8 +84,8 @@ static const struct compared {
      .gain = 1.17,
      .pflops = {60.96, 71.12},
      .flagged = true,
-     .why =
-         "its PFLOP/s are 3.3 and 2.7 times those of the same calls in table 6"},
+     .why = "its PFLOP/s are 3.3 and 2.7 times those of the same calls in "
+            "table 6"},
     {{"ReMax 70B", "remax", REAL_70B, 16, 512, 1, 1024, 8, 1},
      .plans = REAL_70B_PLANS,
      .gain = 2.91,
