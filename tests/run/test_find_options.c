@@ -56,6 +56,78 @@ static void test_left_out(void)
     close_finding(&f);
 }
 
+/* ---- What was not priced ------------------------------------------------- */
+
+static int asked; /* how often a search goes on before it is stopped, once */
+
+static bool is_stopped(void *ctx)
+{
+    (void) ctx;
+    return asked-- == 0;
+}
+
+/* Whether the best plan of what was priced is longer than the best of all, than
+ * which its bound is never. */
+static bool is_worse(struct finding *f, struct weft_finding *at, double best)
+{
+    struct weft_search_problem p;
+    struct weft_search_result r;
+    struct weft_search *s;
+    int64_t n = 0;
+    f->find.how.stop = NULL;
+    int rc = weft_finding_problem(at, &p, &n, &err);
+    if (rc) /* a call without a layout */
+        return false;
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    REQUIRE_OK(weft_search_run(s, &f->find.how, &r, &err), err);
+    weft_search_free(s);
+    CHECK(r.bound <= best * (1 + 1e-9));
+    return r.fits && r.value.period > best * (1 + 1e-9);
+}
+
+/* A search that was stopped at any layout, or whose recordings may not be large,
+ * proves nothing that is not so: by brute force among all layouts. */
+static void check_not_priced(const char *fused)
+{
+    const char *word[] = {LONG, fused, NULL};
+    struct finding f;
+    struct weft_finding at;
+    struct weft_search_problem p;
+    int64_t n = 0, n_all;
+    bool worse[2] = {false, false};
+    open_finding(&f, deep, 4, word);
+    REQUIRE_OK(
+        weft_finding_open(&f.config, &f.needs.plan, &f.find, &at, &err), err);
+    REQUIRE_OK(weft_finding_problem(&at, &p, &n, &err), err);
+    double best = shortest(&p);
+    n_all = at.n_priced;
+    weft_finding_close(&at);
+    for (int k = 0; k < n_all; k++) {
+        f.find.how.stop = is_stopped;
+        asked = k;
+        if (!weft_finding_open(&f.config, &f.needs.plan, &f.find, &at, &err)
+            && is_worse(&f, &at, best))
+            worse[0] = true;
+        weft_finding_close(&at);
+    }
+    for (int64_t most = 1 << 21; most > 1 << 14; most = most * 7 / 8) {
+        f.simulate.most_bytes = most;
+        if (!weft_finding_open(&f.config, &f.needs.plan, &f.find, &at, &err)
+            && is_worse(&f, &at, best))
+            worse[1] = true;
+        weft_finding_close(&at);
+    }
+    CHECK(worse[0]);
+    CHECK(worse[1]);
+    close_finding(&f);
+}
+
+static void test_not_priced(void)
+{
+    check_not_priced("train.intra_stage_fusion=false");
+    check_not_priced("train.intra_stage_fusion=true");
+}
+
 /* ---- What is fixed ------------------------------------------------------- */
 
 static bool zero_one(const struct weft_flow_call *c,
@@ -171,5 +243,5 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/find_options", {"make", make_runs},
-           {"left_out", test_left_out}, {"fixed", test_fixed},
-           {"remove", test_remove})
+           {"left_out", test_left_out}, {"not_priced", test_not_priced},
+           {"fixed", test_fixed}, {"remove", test_remove})

@@ -112,6 +112,7 @@ static int price(struct weft_finding *f, int32_t call,
     f->n_priced += !rc;
     f->n_left_out += rc == WEFT_ENOMEM;
     if (rc == WEFT_ENOMEM) {
+        f->left_out_s = fmin(f->left_out_s, c->bound);
         rc = 0;
     } else if (!rc) {
         const struct weft_option o = weft_finding_option(f, call, &c->plan,
@@ -358,12 +359,23 @@ int weft_candidates_price(struct weft_finding *f, struct weft_err *err)
         double before = shortest;
         if (bounded)
             rc = estimate(f, &shortest, err);
-        if (!rc && bounded)
+        if (!rc)
             rc = bound(f, shortest, err);
         /* a search again is worth more layouts where the last found nothing */
         batch = shortest < before ? BATCH : 2 * batch;
         if (!rc && n_all_open(f) > 0)
             rc = price_batch(f, bounded ? batch : n_all_open(f), err);
     }
+    return rc;
+}
+
+int weft_candidates_leave(struct weft_finding *f, struct weft_err *err)
+{
+    int rc = n_all_open(f) > 0 ? bound(f, INFINITY, err) : 0;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++)
+        for (int32_t k = 0; k < f->candidates[c].n; k++)
+            if (!f->candidates[c].at[k].closed)
+                f->left_out_s = fmin(f->left_out_s,
+                                     f->candidates[c].at[k].bound);
     return rc;
 }

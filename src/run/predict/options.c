@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/predict/options_inside.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -273,10 +274,12 @@ static int price_all(struct weft_finding *f, struct weft_err *err)
         rc = list_all(f, true, err);
     if (!rc)
         rc = weft_candidates_price(f, err);
-    if (rc || saving || !memory_counts(f))
-        return rc;
-    rc = list_all(f, true, err);
-    return rc ? rc : weft_candidates_price(f, err);
+    if (!rc && !saving && memory_counts(f)) {
+        rc = list_all(f, true, err);
+        if (!rc)
+            rc = weft_candidates_price(f, err);
+    }
+    return rc ? rc : weft_candidates_leave(f, err);
 }
 
 /* ---- Places ------------------------------------------------------------- */
@@ -403,7 +406,8 @@ void weft_finding_set_problem(struct weft_finding *f,
         .n_nodes = f->needs->n_nodes,
         .n_devices = f->n_devices,
         .device_bytes = (double) f->needs->device_bytes,
-        .left_out_s = f->left_out_s,
+        /* 0 would say that no layout was left out */
+        .left_out_s = fmax(f->left_out_s, DBL_MIN),
         .alike = f->find->simulate->cluster->n_kinds == 1 && !f->fixed.meshes,
         .move = move_s,
         .ctx = f};

@@ -48,8 +48,9 @@ struct weft_finding {
     struct weft_option *copy[WEFT_MAX_CALLS]; /* the options of that search */
     int64_t n_pairs; /* of their layouts that were bounded */
     struct weft_candidates candidates[WEFT_MAX_CALLS];
-    double left_out_s;  /* no plan with a layout that was left out as too slow
-                          has a shorter period; INFINITY: none was */
+    /* no plan with a layout that was left out, as too slow or not priced, has a
+     * shorter period; INFINITY: none was */
+    double left_out_s;
     int64_t n_priced;   /* calls' layouts */
     int64_t n_left_out; /* calls' layouts whose recording is too large */
     bool stopped;       /* before all were priced */
@@ -78,13 +79,15 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
 void weft_finding_set_problem(struct weft_finding *f,
                               struct weft_search_problem *p);
 /* candidates.c: lists a layout; whether it is known what the listed ones take at
- * least; prices some of each call; prices all that good plans can have. Errors:
+ * least; prices some of each call; prices all that good plans can have; leaves out
+ * those that it was stopped before. Errors:
  * those of weft_pricer_price(), of weft_search_run(). */
 int weft_candidate_add(struct weft_finding *f, int32_t call,
                        const struct weft_call_plan *at, struct weft_err *err);
 bool weft_candidates_bounded(const struct weft_finding *f);
 int weft_candidates_probe(struct weft_finding *f, struct weft_err *err);
 int weft_candidates_price(struct weft_finding *f, struct weft_err *err);
+int weft_candidates_leave(struct weft_finding *f, struct weft_err *err);
 
 /* ---- The search ---- */
 
