@@ -597,6 +597,14 @@ void weft_insert_mix(struct weft_seq *seq, const struct weft_where *where,
                      int32_t block, float mix, struct weft_tile *from,
                      struct weft_tile *fwd, struct weft_tile *master);
 
+/* Whether the master copy is kept in the optimizer tile, as for matrices of
+ * bf16 runs; else the forward tile is the master. */
+bool weft_master_apart(const struct weft_shape *shape,
+                       enum weft_tile_kind kind);
+/* Bytes of the optimizer tile for n_elements parameters. */
+size_t weft_opt_bytes(const struct weft_shape *shape,
+                      enum weft_tile_kind kind, size_t n_elements);
+
 /* ---- Emulation ---------------------------------------------------------- */
 
 enum { WEFT_EMULATE_BEFORE = 4 };
@@ -607,14 +615,6 @@ void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
                          double seconds, double latency_s, int32_t n_before,
                          struct weft_tile *const before[],
                          const bool is_far[], struct weft_tile *span);
-
-/* Whether the master copy is kept in the optimizer tile, as for matrices of
- * bf16 runs; else the forward tile is the master. */
-bool weft_master_apart(const struct weft_shape *shape,
-                       enum weft_tile_kind kind);
-/* Bytes of the optimizer tile for n_elements parameters. */
-size_t weft_opt_bytes(const struct weft_shape *shape,
-                      enum weft_tile_kind kind, size_t n_elements);
 
 #ifdef __cplusplus
 }

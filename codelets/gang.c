@@ -56,12 +56,12 @@ void weft_gang_rows_at(struct weft_gang_member *m, int64_t rows, void *at)
     }
 }
 
-void weft_gang_rows_from(const struct weft_gang_member *m, int64_t rows,
-                         const float *from)
+void weft_gang_rows_from(struct weft_gang_member *m, int64_t rows, float *x)
 {
-    if (m->x != from)
-        memcpy(m->x, from,
-               (size_t) (rows * m->shape->hidden) * sizeof(float));
+    if (m->k == 0)
+        m->x = x;
+    else if (!m->all->layers.is_first)
+        memcpy(m->x, x, (size_t) (rows * m->shape->hidden) * sizeof *x);
 }
 
 size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,

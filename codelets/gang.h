@@ -54,10 +54,10 @@ void weft_gang_rows_at(struct weft_gang_member *m, int64_t rows, void *at);
 size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,
                                const struct weft_k_batch *batch);
 
-/* Takes the rows that come from the stage before, (rows, H) at `from`; all
- * members do, before the first of them computes a layer. */
-void weft_gang_rows_from(const struct weft_gang_member *m, int64_t rows,
-                         const float *from);
+/* Takes the rows that come from the stage before, or in the first stage go to
+ * the next, (rows, H) at x: these are the first member's own, and the others copy
+ * what comes. All members do, before the first of them computes a layer. */
+void weft_gang_rows_from(struct weft_gang_member *m, int64_t rows, float *x);
 
 /* A stage's published tiles, as one task has them: all blocks of the embedding,
  * and the range of the others. */

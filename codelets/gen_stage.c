@@ -67,10 +67,7 @@ static int open_own(struct step *s, const struct weft_k_batch *batch)
     m->roots = &s->all->roots;
     weft_gang_rows_at(m, batch->n_rows, weft_gen_carve(&at, own));
     m->scratch = at;
-    if (m->k == 0)
-        m->x = s->all->x;
-    else if (!s->args->members.layers.is_first)
-        weft_gang_rows_from(m, batch->n_rows, s->all->x);
+    weft_gang_rows_from(m, batch->n_rows, s->all->x);
     return 0;
 }
 

@@ -54,10 +54,7 @@ static int open_own(struct infer *c, const struct weft_k_batch *batch)
     c->value = weft_gen_carve(&at, value);
     c->part = weft_gen_carve(&at, part);
     m->scratch = at;
-    if (m->k == 0)
-        m->x = c->all->x;
-    else if (!c->args->members.layers.is_first)
-        weft_gang_rows_from(m, batch->n_rows, c->all->x);
+    weft_gang_rows_from(m, batch->n_rows, c->all->x);
     return 0;
 }
 

@@ -539,6 +539,8 @@ void weft_g_layer_forward(const struct weft_g_layer *l)
     weft_g_gang_end(l->pass, &gang);
 }
 
+/* ---- Heads ------------------------------------------------------------- */
+
 static void logprob(const struct weft_g_pass *pass,
                     const struct weft_g_stage *stage,
                     const struct weft_params *params,

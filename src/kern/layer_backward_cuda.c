@@ -148,12 +148,8 @@ void weft_k_mlp_backward_cuda(
     const struct weft_k_batch *batch, const float *x_mid, const void *saved,
     const float *dx, float *const grad[], float *roots, void *scratch)
 {
-    struct weft_backward_cuda p = {.b = {.s = s,
-                                         .range = range,
-                                         .batch = batch,
-                                         .weights = weights,
-                                         .grad = grad},
-                                   .gemm = {.stream = stream}};
+    struct weft_backward_cuda p = weft_backward_of_cuda(stream, s, range,
+                                                        weights, batch, grad);
     weft_backward_begin_cuda(&p, saved, NULL, scratch);
     mlp_backward(&p, x_mid, dx, roots);
 }
@@ -221,12 +217,8 @@ void weft_k_layer_backward_cuda(struct CUstream_st *stream,
     const struct weft_k_part head_norm[2] = {
         {all, w.head_norms},
         {all, s->qk_norm ? w.head_norms + m * s->head_dim : NULL}};
-    struct weft_backward_cuda p = {.b = {.s = s,
-                                         .range = all,
-                                         .batch = batch,
-                                         .weights = weights,
-                                         .grad = grad},
-                                   .gemm = {.stream = stream}};
+    struct weft_backward_cuda p = weft_backward_of_cuda(stream, s, all,
+                                                        weights, batch, grad);
     weft_backward_begin_cuda(&p, rest, w.dqkv, w.half);
     struct weft_norm_backward_cuda norm = {.n_rows = m,
                                            .norms = weights->norms,

@@ -27,6 +27,19 @@ struct weft_backward_cuda {
     float *norm_sum[2][WEFT_MAX_BLOCKS];
 };
 
+static inline struct weft_backward_cuda weft_backward_of_cuda(
+    struct CUstream_st *stream, const struct weft_shape *shape,
+    struct weft_range range, const struct weft_k_layer *weights,
+    const struct weft_k_batch *batch, float *const grad[])
+{
+    return (struct weft_backward_cuda){.b = {.s = shape,
+                                             .range = range,
+                                             .batch = batch,
+                                             .weights = weights,
+                                             .grad = grad},
+                                       .gemm = {.stream = stream}};
+}
+
 /* Sets what lies in scratch, and with what was saved and dqkv (or NULL) all. */
 void weft_backward_begin_cuda(struct weft_backward_cuda *p, const void *saved,
                               float *dqkv, void *scratch);

@@ -95,12 +95,8 @@ void weft_k_heads_backward_cuda(
     const struct weft_k_batch *batch, const void *saved, const float *dx,
     float *const grad[], float *dqkv, float *shared, void *scratch)
 {
-    struct weft_backward_cuda p = {.b = {.s = s,
-                                         .range = range,
-                                         .batch = batch,
-                                         .weights = weights,
-                                         .grad = grad},
-                                   .gemm = {.stream = stream}};
+    struct weft_backward_cuda p = weft_backward_of_cuda(stream, s, range,
+                                                        weights, batch, grad);
     weft_backward_begin_cuda(&p, saved, dqkv, scratch);
     weft_rows_cuda_fill(stream, s, batch, false, &p.rows, NULL);
     weft_k_round_cuda(stream, s->dtype, batch->n_rows * s->hidden, dx, p.dy);
@@ -241,12 +237,8 @@ void weft_k_qkv_backward_cuda(
     int32_t n_members, const struct weft_k_shared *member, float *dqkv,
     float *const grad[], float *roots, float *head_norms, void *scratch)
 {
-    struct weft_backward_cuda p = {.b = {.s = s,
-                                         .range = range,
-                                         .batch = batch,
-                                         .weights = weights,
-                                         .grad = grad},
-                                   .gemm = {.stream = stream}};
+    struct weft_backward_cuda p = weft_backward_of_cuda(stream, s, range,
+                                                        weights, batch, grad);
     weft_backward_begin_cuda(&p, saved, dqkv, scratch);
     weft_rows_cuda_fill(stream, s, batch, false, &p.rows, NULL);
     weft_backward_qkv_cuda(&p, x, n_members, member, roots, head_norms);
