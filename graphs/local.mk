@@ -37,7 +37,9 @@ graphs_sources = \
 	%D%/calls/reallocate.c \
 	%D%/calls/shard.c %D%/calls/shard.h \
 	%D%/calls/stage.c %D%/calls/stage.h \
-	%D%/calls/stage_backward.c %D%/calls/stage_gang.c \
+	%D%/calls/stage_backward.c %D%/calls/stage_exchange.c \
+	%D%/calls/stage_forward.c %D%/calls/stage_gang.c \
+	%D%/calls/stage_value.c \
 	%D%/calls/tiles.h \
 	%D%/calls/train.c \
 	%D%/calls/update.c %D%/calls/update.h \

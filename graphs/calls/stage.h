@@ -64,7 +64,12 @@ bool weft_g_next_place(const struct weft_g_pass *pass,
 void weft_g_pass_expect(const struct weft_g_pass *pass,
                         const struct weft_g_layout *layout, int32_t n_runs,
                         bool backward);
+/* The end of the members at place number p, which begin at stage->lead[p]. */
+int32_t weft_g_members_end(const struct weft_g_stage *stage, int32_t p);
 void weft_g_release_all(struct weft_tile *const tile[], int32_t n);
+/* Copies a tile, in no order of a device; nothing where one is NULL. */
+void weft_g_copy(const struct weft_g_pass *pass, struct weft_tile *from,
+                 struct weft_tile *to);
 /* A temporary tile; NULL after the sequence has failed. */
 struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
                               const char *kind, enum weft_mem_class c,
@@ -116,6 +121,33 @@ void weft_g_value_spread(const struct weft_g_pass *pass,
                          const struct weft_g_value *value);
 void weft_g_value_release(struct weft_g_value *value);
 
+/* ---- Exchange ---------------------------------------------------------- */
+
+/* Parts of all members at every place. */
+struct weft_g_exchange {
+    int32_t n[WEFT_MAX_BLOCKS]; /* by place */
+    struct weft_part_tile part[WEFT_MAX_BLOCKS][WEFT_MAX_BLOCKS];
+    struct weft_tile *temp[2 * WEFT_MAX_BLOCKS * WEFT_MAX_BLOCKS];
+    int32_t n_temp;
+};
+/* Sends all members' parts to places number 0 .. to - 1. With n > 0 parts have
+ * n floats per row (per target if `targets`), n_sets times, and a place joins
+ * its members' parts before it sends them; with n = 0 it sends each member's
+ * tile. member[k] may be NULL: the member has an entry in `out` and no part.
+ * The caller still owns the members' tiles. */
+void weft_g_exchange(const struct weft_g_pass *pass,
+                     const struct weft_g_stage *stage,
+                     struct weft_tile *const member[],
+                     const struct weft_g_value *batch, bool targets,
+                     int64_t n, int32_t n_sets, int32_t to,
+                     struct weft_g_exchange *out);
+void weft_g_exchange_release(struct weft_g_exchange *exchange);
+
+/* Creates a tile for the roots of a sum of n floats, for every member. */
+void weft_g_roots_create(const struct weft_g_pass *pass,
+                         const struct weft_g_stage *stage, int32_t layer,
+                         int64_t n, struct weft_tile *out[]);
+
 /* ---- Forward ----------------------------------------------------------- */
 
 /* params: published weights by place. */
@@ -156,6 +188,15 @@ void weft_g_layer_forward(const struct weft_g_layer *layer);
 /* Computes again what the layer would have kept, if `recompute`. */
 void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute);
 
+/* Computes every member's softmax over its vocabulary and exchanges them. The
+ * caller releases part[] (by member) and the exchange. logits: by member, where
+ * they are kept; NULL: nowhere. */
+void weft_g_stage_head_parts(
+    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
+    const struct weft_params *params, const struct weft_g_value *batch,
+    const struct weft_g_value *x, float inv_temperature,
+    struct weft_tile *const logits[], struct weft_tile *part[],
+    struct weft_g_exchange *parts);
 /* Writes log-probs of the targets to the samples' tiles `out` (n), at place
  * number 0. */
 void weft_g_stage_logprob(const struct weft_g_pass *pass,
@@ -223,41 +264,5 @@ void weft_g_gang_layer(const struct weft_g_layer *layer, bool backward);
 void weft_g_gang_model(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage,
                        const struct weft_params *params);
-
-/* ---- Exchange ---------------------------------------------------------- */
-
-/* Parts of all members at every place. */
-struct weft_g_exchange {
-    int32_t n[WEFT_MAX_BLOCKS]; /* by place */
-    struct weft_part_tile part[WEFT_MAX_BLOCKS][WEFT_MAX_BLOCKS];
-    struct weft_tile *temp[2 * WEFT_MAX_BLOCKS * WEFT_MAX_BLOCKS];
-    int32_t n_temp;
-};
-/* Sends all members' parts to places number 0 .. to - 1. With n > 0 parts have
- * n floats per row (per target if `targets`), n_sets times, and a place joins
- * its members' parts before it sends them; with n = 0 it sends each member's
- * tile. member[k] may be NULL: the member has an entry in `out` and no part.
- * The caller still owns the members' tiles. */
-void weft_g_exchange(const struct weft_g_pass *pass,
-                     const struct weft_g_stage *stage,
-                     struct weft_tile *const member[],
-                     const struct weft_g_value *batch, bool targets,
-                     int64_t n, int32_t n_sets, int32_t to,
-                     struct weft_g_exchange *out);
-void weft_g_exchange_release(struct weft_g_exchange *exchange);
-
-/* Computes every member's softmax over its vocabulary and exchanges them. The
- * caller releases part[] (by member) and the exchange. logits: by member, where
- * they are kept; NULL: nowhere. */
-void weft_g_stage_head_parts(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *params, const struct weft_g_value *batch,
-    const struct weft_g_value *x, float inv_temperature,
-    struct weft_tile *const logits[], struct weft_tile *part[],
-    struct weft_g_exchange *parts);
-/* Creates a tile for the roots of a sum of n floats, for every member. */
-void weft_g_roots_create(const struct weft_g_pass *pass,
-                         const struct weft_g_stage *stage, int32_t layer,
-                         int64_t n, struct weft_tile *out[]);
 
 #endif
