@@ -23,7 +23,7 @@ uint32_t weft_flow_rewards(const struct weft_flow_needs *needs,
     uint32_t scores = 0;
     for (int32_t i = 0; i < needs->n_rewards; i++) {
         char role[WEFT_MAX_NAME] = "reward", call[WEFT_MAX_NAME],
-             field[WEFT_MAX_NAME], number[8] = "";
+             field[WEFT_MAX_NAME], number[16] = "";
         uint32_t read = rollout;
         if (i > 0) {
             snprintf(role, sizeof role, "reward_%d", (int) i + 1);

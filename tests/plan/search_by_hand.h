@@ -86,7 +86,8 @@ static inline bool on(const struct weft_mesh *m, int32_t device)
         && d < m->device + m->n_devices;
 }
 
-static inline const struct weft_option *chosen(const int32_t *choice, int32_t c)
+static inline const struct weft_option *chosen(const int32_t *choice,
+                                               int32_t c)
 {
     return &option[c][choice[c]];
 }
@@ -102,7 +103,8 @@ static inline int32_t trainer(int32_t c)
 }
 
 /* The layout in which a call's role is trained. */
-static inline const struct weft_call_plan *trained(const int32_t *choice, int32_t c)
+static inline const struct weft_call_plan *trained(const int32_t *choice,
+                                                   int32_t c)
 {
     int32_t t = trainer(c);
     return p.call[t].role == p.call[c].role ? &chosen(choice, t)->plan
