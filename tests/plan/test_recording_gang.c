@@ -184,6 +184,60 @@ static void test_apart(void)
     CHECK(all[1][ACT] >= 64 + 1000 + 900);
 }
 
+/* A micro-batch of one instruction, whose parts the other member reads. */
+static void micro_batch(int64_t position)
+{
+    int32_t x[2] = {tile(0, 64), tile(1, 64)};
+    int32_t part[2];
+    weft_recording_gang_begin(&r, NULL);
+    for (int k = 0; k < 2; k++) {
+        part[k] = tile(k, 100);
+        task("part", k, position);
+        weft_recording_access(&r, part[k], WRITE);
+    }
+    for (int k = 0; k < 2; k++) {
+        task("join", k, position + 1);
+        weft_recording_access(&r, part[0], READ);
+        weft_recording_access(&r, part[1], READ);
+        weft_recording_access(&r, x[k], WRITE);
+    }
+    weft_recording_release_tile(&r, part[0]);
+    weft_recording_release_tile(&r, part[1]);
+    weft_recording_gang_end(&r, "layer", -1, NULL);
+    weft_recording_release_tile(&r, x[0]);
+    weft_recording_release_tile(&r, x[1]);
+}
+
+/* What n micro-batches take, one after the other, with so many tasks of another
+ * call between them: the part of one can be there while the next one's is, with
+ * what that writes; all else has ended. */
+static void check_apart(int n, int between)
+{
+    int64_t most[2][WEFT_MEM_ALL + 1];
+    struct weft_err err;
+    weft_recording_init(&r);
+    for (int i = 0; i < n; i++) {
+        micro_batch(2 * i + 1);
+        for (int k = 0; k < between; k++) {
+            task("other", k % 2, 0);
+            r.task[r.n_tasks - 1].chain = 1;
+        }
+    }
+    REQUIRE_OK(weft_recording_memory(&r, 2, 2, most, &err), err);
+    for (int k = 0; k < 2; k++)
+        CHECK_INT(most[k][WEFT_MEM_ACTIVATIONS], 64 + (n > 1 ? 2 : 1) * 100);
+    weft_recording_release(&r);
+}
+
+static void test_micro_batches(void)
+{
+    check_apart(1, 0);
+    check_apart(2, 0);
+    check_apart(5, 0);
+    check_apart(5, 400);
+    check_apart(20, 1000);
+}
+
 /* ---- Patterns ---------------------------------------------------------- */
 
 /* An instruction that uses its tiles at places p and p + 1. */
@@ -277,4 +331,5 @@ static void test_again(void)
 
 WEFT_TESTS("plan/recording_gang", {"test_members", test_members},
            {"test_within", test_within}, {"test_apart", test_apart},
+           {"test_micro_batches", test_micro_batches},
            {"test_again", test_again})

@@ -30,31 +30,48 @@ static bool is_before(const struct weft_rec_reach *x, int64_t a, int64_t b)
         && weft_rec_reach_has(x, a)[lane] <= weft_rec_reach_has(x, b)[lane];
 }
 
-/* Finds the latest instruction of the same members before task i here. */
-static void find_before(struct weft_rec_apart *p, const int32_t *here,
-                        int64_t i)
+/* Whether task k here is an instruction of the same members before task i; if
+ * so, notes it. */
+static bool note_before(struct weft_rec_apart *p, const int32_t *here,
+                        int64_t k, int64_t i)
 {
     const struct weft_recording *r = p->reach->r;
-    for (int64_t k = i - 1; k >= 0 && k >= i - NEAR; k--)
-        if (r->task[here[k]].n_members && same_members(r, here[k], here[i])
-            && is_before(p->reach, here[k], here[i])) {
-            p->before[i] = (int32_t) k;
-            if (p->after[k] < 0)
-                p->after[k] = (int32_t) i;
-            return;
-        }
+    if (!r->task[here[k]].n_members || !same_members(r, here[k], here[i])
+        || !is_before(p->reach, here[k], here[i]))
+        return false;
+    p->before[i] = (int32_t) k;
+    if (p->after[k] < 0)
+        p->after[k] = (int32_t) i;
+    return true;
 }
 
+/* Finds the latest instruction of the same members before task i here, or else
+ * the latest one in its lane: micro-batches of other calls can be between. */
+static void find_before(struct weft_rec_apart *p, const int32_t *here,
+                        int64_t i, int32_t in_lane)
+{
+    int64_t k = i - 1;
+    while (k >= 0 && k >= i - NEAR && !note_before(p, here, k, i))
+        k--;
+    if (p->before[i] < 0 && in_lane >= 0)
+        (void) note_before(p, here, in_lane, i);
+}
+
+/* last (2, n_lanes): room for the latest task of each lane, and the latest of a
+ * gang. */
 static void find_all(struct weft_rec_apart *p, const int32_t *here, int64_t n,
                      int32_t *last)
 {
     const struct weft_rec_reach *x = p->reach;
-    memset(last, 0xff, (size_t) x->n_lanes * sizeof *last);
+    int32_t *gang = last + x->n_lanes;
+    memset(last, 0xff, 2 * (size_t) x->n_lanes * sizeof *last);
     for (int64_t i = 0; i < n; i++) {
         const struct weft_rec_task *t = &x->r->task[here[i]];
-        if (t->n_members)
-            find_before(p, here, i);
         int32_t lane = weft_rec_reach_lane(x, here[i]);
+        if (t->n_members)
+            find_before(p, here, i, lane >= 0 ? gang[lane] : -1);
+        if (lane >= 0 && t->n_members)
+            gang[lane] = (int32_t) i;
         if (lane < 0 || !weft_rec_reach_is_strict(t))
             continue;
         if (last[lane] >= 0)
@@ -73,7 +90,7 @@ int weft_rec_apart_look(struct weft_rec_apart *p,
     int64_t n;
     const int32_t *here = weft_rec_reach_here(reach, &n);
     size_t bytes = (size_t) n * sizeof *p->next;
-    int32_t *last = weft_alloc((size_t) reach->n_lanes, sizeof *last);
+    int32_t *last = weft_alloc(2 * (size_t) reach->n_lanes, sizeof *last);
     *p = (struct weft_rec_apart){
         .reach = reach,
         .next = weft_alloc((size_t) n, sizeof *p->next),
