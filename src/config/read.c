@@ -125,7 +125,7 @@ static int give(struct reader *r, const char *name,
 
 /* A map in the place of a bool: keys of its group that say how. */
 static int walk_how(struct reader *r, const struct weft_yaml *map,
-                    const char *of)
+                    const char *of, bool again)
 {
     char name[MAX_NAME];
     int group = (int) (strrchr(of, '.') - of), rc = 0;
@@ -133,7 +133,7 @@ static int walk_how(struct reader *r, const struct weft_yaml *map,
         snprintf(name, sizeof name, "%.*s.%.100s", group, of, map->key[i]);
         int k = find(r, name);
         if (k >= 0 && r->list.key[k]->flags & WEFT_KEY_SAYS_HOW) {
-            rc = give(r, name, map->child[i], false);
+            rc = give(r, name, map->child[i], again);
             continue;
         }
         snprintf(name, sizeof name, "%.100s.%.100s", of, map->key[i]);
@@ -142,13 +142,26 @@ static int walk_how(struct reader *r, const struct weft_yaml *map,
     return rc;
 }
 
-static int give_one(struct reader *r, const char *name,
-                    const struct weft_yaml *node)
+/* Forgets what a map in the place of a bool said, as another value comes. */
+static void forget_how(struct reader *r, const struct weft_yaml *map)
 {
-    int k = find(r, name), rc = give(r, name, node, false);
-    bool opens = !rc && r->list.key[k]->flags & WEFT_KEY_OPENS
-              && node->type == WEFT_YAML_MAP;
-    return opens ? walk_how(r, node, name) : rc;
+    for (size_t i = 0; i < map->n; i++)
+        for (size_t k = 0; k < r->list.n; k++)
+            if (r->given[k] == map->child[i])
+                r->given[k] = NULL;
+}
+
+/* Gives a key its value; again: in place of one that it may have. */
+static int give_one(struct reader *r, const char *name,
+                    const struct weft_yaml *node, bool again)
+{
+    int k = find(r, name);
+    bool opens = k >= 0 && r->list.key[k]->flags & WEFT_KEY_OPENS;
+    if (opens && again && r->given[k])
+        forget_how(r, r->given[k]);
+    int rc = give(r, name, node, again);
+    bool how = !rc && opens && node->type == WEFT_YAML_MAP;
+    return how ? walk_how(r, node, name, again) : rc;
 }
 
 static int walk(struct reader *r, const struct weft_yaml *map,
@@ -175,7 +188,7 @@ static int walk(struct reader *r, const struct weft_yaml *map,
         if (strcmp(name, "reward") == 0)
             r->reward = child;
         else if (!is_group(r, name))
-            rc = give_one(r, name, child);
+            rc = give_one(r, name, child, false);
         else if (!weft_yaml_is_null(child))
             rc = walk(r, child, name);
         if (rc)
@@ -206,8 +219,19 @@ static void forget_lines(struct weft_yaml *node)
         forget_lines(node->child[i]);
 }
 
-/* Makes a node of the value: YAML if it is quoted or for the list `reward`,
- * else a scalar with the text as it is. */
+/* Whether the value of a word is YAML: of the list `reward`, a map where the
+ * key takes one, or quoted. */
+static bool is_yaml(const struct reader *r, const char *name,
+                    const char *value)
+{
+    int k = find(r, name);
+    bool map = k >= 0 && r->list.key[k]->flags & WEFT_KEY_OPENS
+            && *value == '{';
+    return map || strcmp(name, "reward") == 0 || *value == '"'
+        || *value == '\'';
+}
+
+/* Makes a node of the value: YAML, or a scalar with the text as it is. */
 static int word_node(struct reader *r, const char *text, bool yaml,
                      struct word *w, const struct weft_yaml **out)
 {
@@ -216,7 +240,7 @@ static int word_node(struct reader *r, const char *text, bool yaml,
     snprintf(name, sizeof name, "argument '%.200s'", text);
     if (!is_utf8(text))
         return weft_err_set(r->err, WEFT_EINVAL, "%s is not UTF-8", name);
-    if (yaml || *value == '"' || *value == '\'') {
+    if (yaml) {
         int rc = weft_yaml_parse(value, strlen(value), name, &w->tree,
                                  r->err);
         if (!rc)
@@ -248,11 +272,12 @@ static int read_words(struct reader *r, int n, const char *const *text)
                                 text[i]);
         snprintf(name, sizeof name, "%.*s", (int) (eq - text[i]), text[i]);
         bool reward = strcmp(name, "reward") == 0;
-        int rc = word_node(r, text[i], reward, &r->word[i], &node);
+        int rc = word_node(r, text[i], is_yaml(r, name, eq + 1), &r->word[i],
+                           &node);
         if (!rc && reward)
             r->reward = node;
         else if (!rc)
-            rc = give(r, name, node, true);
+            rc = give_one(r, name, node, true);
         if (rc)
             return rc;
     }

@@ -249,6 +249,48 @@ static void test_config_opens(void)
     weft_config_release(&c);
 }
 
+/* The same in a word of the command line, which replaces the file's value. */
+static void test_config_opens_words(void)
+{
+    static const char *const map[] = {
+        "rollout.inter_stage_fusion={remaining: 20%, instances: 2}"};
+    static const char *const other[] = {
+        "rollout.inter_stage_fusion={remaining: 20%}"};
+    static const char *const off[] = {"rollout.inter_stage_fusion=false"};
+    static const char *const later[] = {
+        "rollout.inter_stage_fusion={remaining: 20%}",
+        "rollout.remaining=40%"};
+    const char *file = LEAST "rollout: {inter_stage_fusion: {remaining: 30%, "
+                             "instances: 3}}\n";
+    REQUIRE_OK(parse(LEAST, 1, map), err);
+    CHECK(c.rollout.inter_stage_fusion);
+    CHECK(fabs(c.rollout.remaining - 0.2) < 1e-15);
+    CHECK_INT(c.rollout.instances, 2);
+    weft_config_release(&c);
+    REQUIRE_OK(parse(file, 1, other), err);
+    CHECK(fabs(c.rollout.remaining - 0.2) < 1e-15);
+    CHECK_INT(c.rollout.instances, 0);
+    weft_config_release(&c);
+    REQUIRE_OK(parse(file, 1, off), err);
+    CHECK(!c.rollout.inter_stage_fusion);
+    CHECK(c.rollout.remaining == 0);
+    weft_config_release(&c);
+    REQUIRE_OK(parse(file, 2, later), err);
+    CHECK(fabs(c.rollout.remaining - 0.4) < 1e-15);
+    weft_config_release(&c);
+
+    CHECK_FAILS(word("rollout.inter_stage_fusion={remaining: 96%}"),
+                WEFT_EINVAL, err,
+                "argument 'rollout.inter_stage_fusion={remaining: 96%}': "
+                "'rollout.remaining' must be from 0 to 0.95, not 96%");
+    CHECK_FAILS(word("rollout.inter_stage_fusion={slots: 3}"), WEFT_EINVAL,
+                err, "unknown key 'rollout.inter_stage_fusion.slots'");
+    CHECK_FAILS(word("rollout.inter_stage_fusion={remaining"), WEFT_EFORMAT,
+                err, "argument 'rollout.inter_stage_fusion={remaining'");
+    CHECK_FAILS(word("rollout.ignore_eos={slots: 3}"), WEFT_EINVAL, err,
+                "must be true or false");
+}
+
 static void test_config_refused(void)
 {
     static const struct {
@@ -550,6 +592,7 @@ WEFT_TESTS("config/config", {"test_config_groups", test_config_groups},
            {"test_config_refused", test_config_refused},
            {"test_config_sft", test_config_sft},
            {"test_config_shared_field", test_config_shared_field},
+           {"test_config_opens_words", test_config_opens_words},
            {"test_config_override", test_config_override},
            {"test_config_write", test_config_write},
            {"test_config_damaged", test_config_damaged})
