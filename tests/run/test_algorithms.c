@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every algorithm: its graph stands and its roles have settings; every one that
- * generates: layouts give the same bits, different algorithms different ones. */
+ * generates: layouts give the same bits, also where samples move to another
+ * replica, and different algorithms different ones. */
 #include "config/keys.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run_fixture.h"
+
+#define MOVES "rollout.inter_stage_fusion=true"
 
 static struct fixture fixture;
 
@@ -16,7 +19,8 @@ static const char yaml[] =
     "data: {path: prompts.jsonl}\n"
     "model: {actor: model}\n"
     "reward: [{type: callback, name: low}]\n"
-    "rollout: {prompts: 3, samples_per_prompt: 4, max_new_tokens: 9}\n"
+    "rollout: {prompts: 3, samples_per_prompt: 4, max_new_tokens: 40,\n"
+    "          lengths: \"lognormal:16:0.8\"}\n"
     "ppo: {epochs: 2, mini_batches: 2}\n"
     "actor: {lr: 1e-3}\n"
     "train: {micro_batch_tokens: 64}\n"
@@ -34,12 +38,22 @@ static struct weft_hash run(const struct weft_algorithm *a, int k,
 {
     char name[64];
     const char *word[9] = {word_of(a)};
-    for (int i = 0; layout[i]; i++)
+    bool moves = false;
+    double moved, n_moved = 0;
+    for (int i = 0; layout[i]; i++) {
         word[i + 1] = layout[i];
+        moves = moves || strcmp(layout[i], MOVES) == 0;
+    }
     snprintf(name, sizeof name, "%s-%d", a->config.name, k);
     struct weft_trainer *t = fixture_open(&fixture, name, word);
-    fixture_steps(t, 2);
-    CHECK_INT(weft_trainer_iteration(t), 2);
+    t->in_turn = true; /* so that what moves is the same in every run */
+    for (int i = 1; i <= 2; i++) {
+        fixture_steps(t, 1);
+        CHECK_INT(weft_trainer_iteration(t), i);
+        REQUIRE(weft_trainer_metric(t, "gen/migrated", &moved) == 0);
+        n_moved += moved;
+    }
+    CHECK(moves == (n_moved > 0));
     weft_trainer_close(t);
     const char *const file[] = {"actor/model", "optimizer/actor/exp_avg"};
     return fixture_hash_of(&fixture, name, 2, 2, file);
@@ -53,8 +67,8 @@ static void test_layouts(void)
         {"runtime.devices=4", "layout=tp2pp2,recompute",
          "runtime.place=device"},
         {"runtime.devices=3", "layout=dp2", "train.micro_batch_tokens=32",
-         "rollout.chunk_tokens=2", "rollout.prefix_sharing=false",
-         "rollout.inter_stage_fusion=true", "rollout.remaining=0.6"},
+         "rollout.chunk_tokens=1", "rollout.prefix_sharing=false", MOVES,
+         "rollout.remaining=0.6"},
         {"runtime.devices=4", "layout=tp2pp2",
          "ppo.recompute_logprobs=true"}};
     struct weft_err err;
@@ -157,8 +171,8 @@ static void test_refused(void)
             "'ppo.lambda' is not a key of algorithm rloo");
     refused("algorithm=cispo", "ppo.gamma=0.9",
             "'ppo.gamma' is not a key of algorithm cispo");
-    refused("algorithm=dapo", "ppo.overlong.cache=10",
-            "'ppo.overlong.cache' is 10 tokens, but a response has at most");
+    refused("algorithm=dapo", "ppo.overlong.cache=41",
+            "'ppo.overlong.cache' is 41 tokens, but a response has at most");
     refused("algorithm=grop", "seed=1", "'algorithm' must be ppo");
     fixture_remove(&fixture);
 }
