@@ -184,6 +184,22 @@ static int32_t count(const struct weft_search_call *call,
     return n;
 }
 
+/* Where a search leaves out mirror images of choices, each option is there on every
+ * mesh of the node that is as large. */
+static void check_mirrors(const struct weft_search_problem *p, bool has)
+{
+    bool all = true;
+    for (int32_t i = 0; i < p->n_calls; i++)
+        for (int32_t k = 0; k < p->call[i].n_options; k++) {
+            struct weft_call_plan plan = p->call[i].option[k].plan;
+            int32_t n = plan.mesh.n_devices;
+            for (plan.mesh.device = 0; plan.mesh.device < p->n_devices;
+                 plan.mesh.device += n)
+                all = all && count(&p->call[i], &plan) == 1;
+        }
+    CHECK(p->alike == all && all == has);
+}
+
 /* The options of a search for which something is fixed are those of a free one that
  * are so. */
 static void check_fixed(const char *layout, bool searches,
@@ -222,6 +238,8 @@ static void check_fixed(const char *layout, bool searches,
             CHECK_INT(count(some, &some->option[j].plan), 1);
         }
     }
+    check_mirrors(&p[0], true);
+    check_mirrors(&p[1], is != halves);
     if (searches)
         check_search(&p[1]);
     for (int k = 0; k < 2; k++) {

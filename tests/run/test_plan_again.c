@@ -6,6 +6,8 @@
 #include "run_fixture.h"
 
 #include "job/plan_needs.h"
+#include "run/ahead.h"
+#include "run/iteration.h"
 #include "run/predict/memory.h"
 
 static struct fixture fixture;
@@ -45,6 +47,9 @@ static void change(struct weft_trainer *t, const struct to *to)
     REQUIRE_OK(weft_memory_fits(t, &plan, &fits, &err), err);
     REQUIRE(fits);
     REQUIRE_OK(weft_trainer_change_plan(t, &plan, &err), err);
+    /* of the plan before nothing is left: no tiles of samples, no schedule */
+    CHECK(!t->next);
+    REQUIRE((t->fuse != NULL) == to->trains_fused);
 }
 
 /* Whether the iteration's plan did what it says, by its metrics; of a schedule
@@ -173,7 +178,11 @@ static void test_stale(void)
         fixture_steps(t, 1);
         REQUIRE(weft_trainer_metric(t, "gen/staleness", &stale) == 0);
         CHECK(stale == (i > 0));
+        REQUIRE(t->next != NULL);
+        int32_t n = t->next->n_all;
         change(t, &to[i]);
+        REQUIRE(t->ahead != NULL);
+        CHECK_INT(t->ahead->n, n);
     }
     fixture_steps(t, 4);
     check_memory(t);
