@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "bench/check.h"
-#include "codelets/codelets.h"
+#include "codelets/work.h"
 #include "model/init.h"
 #include "plan/costs.h"
 #include "plan/fusion/bound.h"

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "kern/kern.h"
+#include "kern/losses.h"
 
 #include "probe.h"
 

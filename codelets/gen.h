@@ -12,6 +12,7 @@
 #define WEFT_CODELETS_GEN_H
 
 #include "codelets/gang.h"
+#include "codelets/generation.h"
 
 struct weft_gen_prompt {
     int32_t slot, sample, n_prompt, limit;

@@ -24,6 +24,7 @@
 #include "codelets/gen.h"
 #include "codelets/gpu.h"
 #include "codelets/parts.h"
+#include "codelets/work.h"
 
 struct chunk {
     const struct weft_gen_task *args;

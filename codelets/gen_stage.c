@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codelets/gen.h"
+#include "codelets/work.h"
 
 struct gen_stage_args {
     const struct weft_shape *shape;

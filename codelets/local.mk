@@ -23,6 +23,7 @@ codelets_sources = \
 	%D%/gen_step.c \
 	%D%/gpu.c %D%/gpu.h \
 	%D%/gradient.c \
+	%D%/generation.h \
 	%D%/group.h \
 	%D%/group_advantage.c \
 	%D%/head.h \

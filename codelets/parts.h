@@ -12,7 +12,7 @@
 #ifndef WEFT_CODELETS_PARTS_H
 #define WEFT_CODELETS_PARTS_H
 
-#include "codelets/codelets.h"
+#include "codelets/generation.h"
 #include "kern/parts.h"
 
 /* One member's contribution. */

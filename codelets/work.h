@@ -56,4 +56,11 @@ struct weft_work weft_work_embed(const struct weft_shape *shape,
                                  bool adds,
                                  const struct weft_work_rows *rows);
 
+/* What n_steps decode steps of a member of a stage do: with weights that are
+ * read in every step that has rows, and its KV cache. */
+struct weft_work weft_work_steps(const struct weft_shape *shape,
+                                 struct weft_range range, int32_t n_layers,
+                                 bool head, int32_t n_steps,
+                                 const struct weft_work_rows step[]);
+
 #endif

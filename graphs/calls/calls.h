@@ -7,7 +7,7 @@
 #ifndef WEFT_CALLS_CALLS_H
 #define WEFT_CALLS_CALLS_H
 
-#include "codelets/codelets.h"
+#include "codelets/generation.h"
 #include "graphs/calls/copies.h"
 #include "graphs/calls/layout.h"
 

@@ -12,6 +12,8 @@
  * instances as stages, so that every stage has work.
  */
 #include "graphs/calls/generate_inside.h"
+
+#include "codelets/work.h"
 #include "graphs/calls/stage.h"
 
 /* ---- Step by step ------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generalised advantage estimation (Schulman et al. 2016, equation 16). */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 const float *value, float bootstrap, float *advantage_out,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advantages of the responses to one prompt. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

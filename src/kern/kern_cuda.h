@@ -20,6 +20,7 @@
 
 #include "kern/ends.h"
 #include "kern/kern.h"
+#include "kern/losses.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -44,6 +44,7 @@ kern_sources = \
 	%D%/mma_cuda.h \
 	%D%/layer_saved_cpu.c \
 	%D%/layer_unrotate_cpu.c \
+	%D%/losses.h \
 	%D%/mm_impl.h \
 	%D%/mix_cpu.c \
 	%D%/moments_cpu.c \

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 /* Log-ratios are clamped to [-MAX, MAX], the mean log-ratio of a sample from
  * above. */

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 struct weft_preference_term {
     double value, slope;

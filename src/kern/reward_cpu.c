@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is done to a reward before it becomes a score. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 double weft_k_overlong(int32_t length, int32_t max, int32_t cache)
 {

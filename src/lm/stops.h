@@ -4,7 +4,7 @@
 #ifndef WEFT_LM_STOPS_H
 #define WEFT_LM_STOPS_H
 
-#include "codelets/codelets.h"
+#include "codelets/generation.h"
 #include "text/tokenizer.h"
 
 struct weft_stops {

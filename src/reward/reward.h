@@ -22,7 +22,7 @@
 #define WEFT_REWARD_REWARD_H
 
 #include "config/config.h"
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 struct weft_rewards;
 

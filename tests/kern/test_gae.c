@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GAE against verl's (and so TRL's) recursion, and against its definition. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

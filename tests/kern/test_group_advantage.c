@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advantages of groups and what shapes rewards, against verl. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

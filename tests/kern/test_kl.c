@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KL estimates against closed forms, and the controller of the coefficient. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

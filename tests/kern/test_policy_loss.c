@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Policy losses against verl with autograd, and finite differences. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses over pairs, single responses and scores, against TRL with autograd.
  * All is computed in double and rounded once. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scalar head and the value loss. */
-#include "kern/kern.h"
+#include "kern/losses.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "codelets/codelets.h"
+#include "codelets/generation.h"
 #include "draw.h"
 #include "harness.h"
 #include "plan/fusion/inside.h"

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generation: an instance of a model admits prompts into its slots, runs chunks
+ * of decode steps, and gives up the samples that have ended. codelets.h says
+ * what holds for all insert functions.
+ */
+#ifndef WEFT_CODELETS_GENERATION_H
+#define WEFT_CODELETS_GENERATION_H
+
+#include "codelets/codelets.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Texts that end a response, wherever its tokens' bytes come to hold one. */
+struct weft_stop_texts {
+    const char *text[16]; /* (n) */
+    const char *bytes;    /* of token i: at[i] .. at[i + 1] - 1 */
+    const int64_t *at;    /* (n_tokens + 1) */
+    int32_t n, n_tokens;
+};
+
+struct weft_gen_args {
+    struct weft_k_sampling sampling;
+    int32_t iteration; /* keys the random draws, with first_sample + sample */
+    int32_t first_sample;
+    int32_t n_steps;        /* decode steps of a chunk */
+    int32_t prefill_tokens; /* prompt rows per step, at most */
+    bool prefix_sharing;    /* prompts that begin alike share the cache */
+    int32_t min_new_tokens; /* so many do not end a response */
+    int32_t n_stop;
+    int32_t stop[16]; /* token ids that end a response */
+    /* NULL: none. Borrowed until the tasks have run. */
+    const struct weft_stop_texts *stop_text;
+    /* (n_steps) the rows of each step, where it is known, for costs; read when
+     * tasks are inserted. NULL: not known. */
+    const struct weft_work_rows *step;
+    /* NULL; or of an instance on one GPU: borrowed until the tasks have run. */
+    struct weft_gen_graphs *graphs;
+};
+
+/* The CUDA graphs of an instance's decode steps. NULL: out of memory. */
+struct weft_gen_graphs *weft_gen_graphs_create(int32_t n_slots);
+void weft_gen_graphs_free(struct weft_gen_graphs *graphs); /* NULL: nothing */
+/* What all of them take of a GPU's memory, at the most. */
+size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots);
+/* The most kernels that a graph has. */
+int64_t weft_gen_graph_nodes(const struct weft_shape *shape);
+
+struct weft_gen_admit {
+    int32_t slot, sample, n_prompt, limit;
+    const int32_t *token; /* (n_prompt) */
+};
+
+/* Tiles of an instance. steps: NULL, or at a GPU's place a tile of class samples
+ * of weft_gen_steps_bytes(). */
+struct weft_gen_tiles {
+    struct weft_tile *state, *status;
+    struct weft_tile *const *arena; /* by member, of its blocks */
+    struct weft_tile *steps;
+};
+/* Admits prompts into free slots, then runs n_steps decode steps of the
+ * instance and writes status (W). Sequences that finish are skipped from then
+ * on. members: of a model's only stage; on a GPU one. */
+void weft_insert_gen_chunk(struct weft_seq *seq,
+                           const struct weft_members *members,
+                           const struct weft_shape *shape,
+                           const struct weft_params *fwd,
+                           const struct weft_gen_args *args, int32_t n_admit,
+                           const struct weft_gen_admit *admit,
+                           const struct weft_gen_tiles *tiles);
+/* Of a decode step in a stage. state, status: of the last stage's. */
+struct weft_gen_stage_tiles {
+    struct weft_tile *batch, *x;
+    struct weft_tile *const *arena; /* by member, of its blocks */
+    struct weft_tile *state, *status;
+};
+/* The same of one step, whose rows are in batch (weft_insert_gen_begin()), in
+ * one stage: x (RW, or W in the first stage) passes the stage's layers, and the
+ * last one draws the tokens. On CPU devices. status (RW) is complete after the
+ * chunk's last step. */
+void weft_insert_gen_stage(struct weft_seq *seq,
+                           const struct weft_members *members,
+                           const struct weft_shape *shape,
+                           const struct weft_params *fwd,
+                           const struct weft_gen_args *args,
+                           const struct weft_gen_stage_tiles *tiles);
+size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
+                            int32_t max_total);
+/* What it takes of a GPU's memory beside its tiles. */
+size_t weft_gen_chunk_scratch_bytes(const struct weft_shape *shape,
+                                    const struct weft_gen_args *args,
+                                    int32_t n_slots, int32_t max_total);
+/* Puts every slot where it has read `context` tokens but the last, of texts
+ * that have room for as many more. */
+void weft_gen_fill(struct weft_gen_state *state, int32_t context,
+                   int32_t room);
+/* Copies the sample of a slot into `rollout` (W) and frees slot and pages. It
+ * has finished; or it has not (moves), and goes on elsewhere. cached (W,
+ * weft_gen_cached_bytes(), may be NULL): which pages it had, which are as they
+ * were until the instance's next step. */
+void weft_insert_gen_retire(struct weft_seq *seq,
+                            const struct weft_where *where, int32_t slot,
+                            bool moves, struct weft_tile *state,
+                            struct weft_tile *rollout,
+                            struct weft_tile *cached);
+/* Puts an unfinished sample into a free slot, behind those that are there. It
+ * is read again, as one that had given its pages back, and goes on with the
+ * same bits. Or it takes pages for the cache that it had there (left; NULL: it
+ * is read again), if there are enough, and tells which (taken, W). */
+void weft_insert_gen_enter(struct weft_seq *seq,
+                           const struct weft_where *where, int32_t slot,
+                           int32_t sample, int32_t limit,
+                           struct weft_tile *rollout, struct weft_tile *state,
+                           struct weft_tile *left, struct weft_tile *taken);
+/* Of a sample of n_total tokens: what tells its pages. */
+size_t weft_gen_cached_bytes(int32_t n_total);
+
+enum { WEFT_GEN_ARENAS = 64 };
+/* Gathers the pages that a sample had (left) in arenas of an instance into
+ * `cache` (W, of weft_gen_cache_bytes()); and copies them to those that it has
+ * taken in arenas of another one, cut alike. Of each all tiles lie at one place.
+ * n_pages: of an arena. n_arenas: at most WEFT_GEN_ARENAS. */
+size_t weft_gen_cache_bytes(int32_t n_arenas, struct weft_tile *const arena[],
+                            int32_t n_pages, int32_t n_total);
+void weft_insert_gen_pack(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          struct weft_tile *left, int32_t n_arenas,
+                          struct weft_tile *const arena[], int32_t n_pages,
+                          struct weft_tile *cache);
+void weft_insert_gen_unpack(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            struct weft_tile *taken, struct weft_tile *cache,
+                            int32_t n_arenas, struct weft_tile *const arena[],
+                            int32_t n_pages);
+
+/* What the controller would read when the samples' lengths were known: plays
+ * an instance's chunks without a model or a runtime. n_total: by sample, the
+ * tokens that it ends with, prompt included. */
+struct weft_gen_play;
+int weft_gen_play_create(int32_t n_slots, int32_t max_total, int32_t n_pages,
+                         int32_t prefill_tokens, struct weft_gen_play **out,
+                         struct weft_err *err);
+void weft_gen_play_free(struct weft_gen_play *play); /* NULL is allowed */
+/* status: weft_gen_status_bytes(n_slots). step (n_steps): the rows of each.
+ * Errors: WEFT_ENOMEM. */
+int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
+                        const struct weft_gen_args *args, int32_t n_admit,
+                        const struct weft_gen_admit *admit,
+                        const int32_t *n_total,
+                        struct weft_gen_status *status,
+                        struct weft_work_rows step[], struct weft_err *err);
+void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
+/* As weft_insert_gen_enter(), of a sample of n_total tokens, n_cached of which
+ * were in its cache; 0: it is read again. */
+void weft_gen_play_enter(struct weft_gen_play *play,
+                         const struct weft_gen_admit *admit, int32_t n_total,
+                         int32_t n_cached);
+/* Tokens of a slot that are in the cache. */
+int32_t weft_gen_play_cached(const struct weft_gen_play *play, int32_t slot);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
