@@ -127,13 +127,14 @@ static void stream_transpose(enum weft_dtype dtype, const void *src,
     }
     /* Words are pairs of what becomes the second index: rows of one index,
      * and two of these rows make a row of pairs. */
-    uint32_t rows[WEFT_PANEL][WEFT_PANEL / 2];
-    transpose_words(src, WEFT_PANEL / 2, rows[0]);
+    enum { N_PAIRS = WEFT_PANEL / 2 };
+    uint32_t rows[WEFT_PANEL * N_PAIRS];
+    transpose_words(src, N_PAIRS, rows);
     for (int i = 0; i < WEFT_PANEL; i += 2, to += WEFT_PANEL) {
         uint16_t even[WEFT_PANEL], odd[WEFT_PANEL];
         uint32_t pair[WEFT_PANEL];
-        memcpy(even, rows[i], sizeof even);
-        memcpy(odd, rows[i + 1], sizeof odd);
+        memcpy(even, rows + i * N_PAIRS, sizeof even);
+        memcpy(odd, rows + (i + 1) * N_PAIRS, sizeof odd);
         for (int j = 0; j < WEFT_PANEL; j++)
             pair[j] = even[j] | (uint32_t) odd[j] << 16;
         memcpy(to, pair, sizeof pair);
