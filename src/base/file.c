@@ -415,6 +415,15 @@ int weft_file_write(const char *path, const void *data, size_t n,
     return rc;
 }
 
+int weft_file_write_text(const char *path, char *text, struct weft_err *err)
+{
+    if (!text)
+        return weft_err_nomem(err, path, 4096);
+    int rc = weft_file_write(path, text, strlen(text), err);
+    weft_free(text);
+    return rc;
+}
+
 int weft_file_copy(const char *from, const char *to, struct weft_err *err)
 {
     struct weft_map map;

@@ -57,7 +57,9 @@ void weft_map_close(struct weft_map *map); /* a zeroed one is allowed */
 int weft_file_write(const char *path, const void *data, size_t n,
                     struct weft_err *err);
 
-/* The same in pieces. close and abandon free the writer. */
+/* The same with a text, which it frees; NULL: memory ran out. */
+int weft_file_write_text(const char *path, char *text, struct weft_err *err);
+/* In pieces. close and abandon free the writer. */
 struct weft_file_writer;
 /* Reserves n_bytes on the disk (0: size unknown), so that a full disk is found
  * before the work. The file has that size until more is put. */

@@ -195,3 +195,12 @@ void weft_string_add_float(struct weft_string *text, float x)
     }
     weft_string_add(text, x == 0 && signbit(x) ? "-0.0" : out);
 }
+
+char *weft_string_end_stream(FILE *f, char **text)
+{
+    bool failed = ferror(f) != 0;
+    if (fclose(f) == 0 && !failed)
+        return *text;
+    weft_free(*text);
+    return NULL;
+}

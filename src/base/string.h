@@ -8,6 +8,8 @@
 #ifndef WEFT_BASE_STRING_H
 #define WEFT_BASE_STRING_H
 
+#include <stdio.h>
+
 #include "base/str.h"
 
 struct weft_string {
@@ -41,5 +43,9 @@ void weft_string_add_float(struct weft_string *text, float x);
  * that are not UTF-8 become U+FFFD. */
 void weft_string_add_html(struct weft_string *text, const char *s);
 void weft_string_add_html_str(struct weft_string *text, struct weft_str s);
+
+/* Ends a stream to memory, of open_memstream(): its text, which the caller
+ * frees; NULL: memory ran out. */
+char *weft_string_end_stream(FILE *f, char **text);
 
 #endif

@@ -99,12 +99,7 @@ static int print_graph(const struct weft_dataflow *flow, struct weft_err *err)
 static int draw(const struct weft_plan *plan, const char *path,
                 struct weft_err *err)
 {
-    char *text = weft_plan_svg(plan);
-    if (!text)
-        return weft_err_nomem(err, "a picture", 4096);
-    int rc = weft_file_write(path, text, strlen(text), err);
-    weft_free(text);
-    return rc;
+    return weft_file_write_text(path, weft_plan_svg(plan), err);
 }
 
 /* Predicts what a run of the plan takes, and says so where it is no bound. */

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/string.h"
 
 /* Writes the shortest decimal that reads back as the same number (with is_f32:
  * as the same f32), as a JSON number with a fraction. */
@@ -189,19 +190,12 @@ static int write_one(const char *dir, const char *name,
     char *text = NULL, *path = weft_path_join(dir, name);
     size_t n = 0;
     FILE *f = path ? open_memstream(&text, &n) : NULL;
-    int rc = 0;
-    if (!f) {
-        rc = weft_err_nomem(err, name, 4096);
-        goto out;
+    if (f) {
+        put(f, a);
+        text = weft_string_end_stream(f, &text);
     }
-    put(f, a);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed)
-        rc = weft_err_nomem(err, name, 4096);
-    else
-        rc = weft_file_write(path, text, n, err);
-out:
-    free(text);
+    int rc = path ? weft_file_write_text(path, text, err)
+                  : weft_err_nomem(err, name, 4096);
     weft_free(path);
     return rc;
 }

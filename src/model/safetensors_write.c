@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/string.h"
 
 /* elements rounded at a time, on the stack */
 enum { ROUND_ELEMENTS = 1 << 14 };
@@ -80,11 +81,7 @@ static char *format_header(struct place **order, size_t n, size_t *n_out,
     fputc('}', f);
     for (long n_text = ftell(f); n_text % 8 != 0; n_text++)
         fputc(' ', f);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed) {
-        free(text);
-        return NULL;
-    }
+    text = weft_string_end_stream(f, &text);
     *n_out = size;
     *n_buffer_out = at;
     return text;

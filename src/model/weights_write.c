@@ -5,12 +5,12 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/string.h"
 #include "model/safetensors.h"
 #include "model/tensors.h"
 
@@ -251,20 +251,9 @@ static int check_complete(const struct weft_weights_writer *w,
     return 0;
 }
 
-static int write_index(const struct weft_weights_writer *w,
-                       struct weft_err *err)
+static void put_index(FILE *f, const struct weft_weights_writer *w)
 {
-    char name[320], *text = NULL;
-    size_t n = 0;
     uint64_t total = 0;
-    snprintf(name, sizeof name, "%s.safetensors.index.json", w->stem);
-    char *path = weft_path_join(w->dir, name);
-    FILE *f = path ? open_memstream(&text, &n) : NULL;
-    int rc = 0;
-    if (!f) {
-        rc = weft_err_nomem(err, name, 4096);
-        goto out;
-    }
     for (size_t i = 0; i < w->n_tensors; i++)
         total += tensor_bytes(&w->tensor[i], w->dtype);
     fprintf(f,
@@ -276,13 +265,22 @@ static int write_index(const struct weft_weights_writer *w,
                 w->shard[w->shard_of[i]].name,
                 i + 1 < w->n_tensors ? "," : "");
     fputs("  }\n}\n", f);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed)
-        rc = weft_err_nomem(err, name, 4096);
-    else
-        rc = weft_file_write(path, text, n, err);
-out:
-    free(text);
+}
+
+static int write_index(const struct weft_weights_writer *w,
+                       struct weft_err *err)
+{
+    char name[320], *text = NULL;
+    size_t n = 0;
+    snprintf(name, sizeof name, "%s.safetensors.index.json", w->stem);
+    char *path = weft_path_join(w->dir, name);
+    FILE *f = path ? open_memstream(&text, &n) : NULL;
+    if (f) {
+        put_index(f, w);
+        text = weft_string_end_stream(f, &text);
+    }
+    int rc = path ? weft_file_write_text(path, text, err)
+                  : weft_err_nomem(err, name, 4096);
     weft_free(path);
     return rc;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/string.h"
 
 /* ---- Making ------------------------------------------------------------ */
 
@@ -406,10 +406,5 @@ char *weft_flow_text(const struct weft_dataflow *flow)
     weft_flow_order(flow, order);
     for (int32_t n = 0; n < flow->n_calls - 1; n++)
         put_call(f, flow, order[n]);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed) {
-        weft_free(text);
-        return NULL;
-    }
-    return text;
+    return weft_string_end_stream(f, &text);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/string.h"
 
 /* "3" or "0-3" */
 static const char *range(int64_t first, int64_t n, char out[48])
@@ -188,10 +188,5 @@ char *weft_plan_explain(const struct weft_plan *plan)
         put_times(f, plan);
     if (plan->memory || plan->measured)
         put_memory(f, plan);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed) {
-        weft_free(text);
-        return NULL;
-    }
-    return text;
+    return weft_string_end_stream(f, &text);
 }

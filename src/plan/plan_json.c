@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/string.h"
 #include "plan/shares.h"
 
 enum { FORMAT = 1, MAX_SUBJECT = 512, MAX_BYTES = 256 << 20 };
@@ -491,21 +492,11 @@ char *weft_plan_json(const struct weft_plan *plan)
     if (plan->replayed)
         put_memory(f, "replayed_memory", n_devices, plan->replayed);
     fputs("}\n", f);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed) {
-        weft_free(text);
-        return NULL;
-    }
-    return text;
+    return weft_string_end_stream(f, &text);
 }
 
 int weft_plan_write(const struct weft_plan *plan, const char *path,
                     struct weft_err *err)
 {
-    char *text = weft_plan_json(plan);
-    if (!text)
-        return weft_err_nomem(err, path, 4096);
-    int rc = weft_file_write(path, text, strlen(text), err);
-    weft_free(text);
-    return rc;
+    return weft_file_write_text(path, weft_plan_json(plan), err);
 }

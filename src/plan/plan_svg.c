@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/string.h"
 #include "base/svg.h"
 #include "plan/layout.h"
 
@@ -299,10 +299,5 @@ char *weft_plan_svg(const struct weft_plan *plan)
         return NULL;
     arrange(&p);
     put_all(&p);
-    bool failed = ferror(p.f) != 0;
-    if (fclose(p.f) != 0 || failed) {
-        weft_free(text);
-        return NULL;
-    }
-    return text;
+    return weft_string_end_stream(p.f, &text);
 }

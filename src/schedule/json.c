@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/string.h"
 #include "schedule/tasks.h"
 
 void weft_schedule_put_number(FILE *f, double x)
@@ -141,26 +141,7 @@ char *weft_schedule_json(const struct weft_schedule_problem *problem,
     if (report->comparison)
         put_measured(f, report->comparison);
     put_search(f, report);
-    return weft_schedule_end_text(f, &text);
-}
-
-char *weft_schedule_end_text(FILE *f, char **text)
-{
-    bool failed = ferror(f) != 0;
-    if (fclose(f) == 0 && !failed)
-        return *text;
-    weft_free(*text);
-    return NULL;
-}
-
-int weft_schedule_write_text(char *text, const char *path,
-                             struct weft_err *err)
-{
-    if (!text)
-        return weft_err_nomem(err, path, 4096);
-    int rc = weft_file_write(path, text, strlen(text), err);
-    weft_free(text);
-    return rc;
+    return weft_string_end_stream(f, &text);
 }
 
 int weft_schedule_write(const struct weft_schedule_problem *problem,
@@ -168,8 +149,8 @@ int weft_schedule_write(const struct weft_schedule_problem *problem,
                         const struct weft_schedule_report *report,
                         const char *path, struct weft_err *err)
 {
-    return weft_schedule_write_text(
-        weft_schedule_json(problem, schedule, report), path, err);
+    return weft_file_write_text(
+        path, weft_schedule_json(problem, schedule, report), err);
 }
 
 /* ---- A problem --------------------------------------------------------- */
@@ -230,6 +211,5 @@ int weft_schedule_problem_write(const struct weft_schedule_problem *problem,
         put_model(f, &problem->model[m]);
     }
     fputs("\n ]}\n", f);
-    return weft_schedule_write_text(weft_schedule_end_text(f, &text), path,
-                                    err);
+    return weft_file_write_text(path, weft_string_end_stream(f, &text), err);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/string.h"
 #include "schedule/tasks.h"
 
 enum { COLUMNS = 72, MOST_ROWS = 32, LETTERS = 26 };
@@ -111,5 +112,5 @@ char *weft_schedule_summary(const struct weft_schedule_problem *problem,
     put_times(f, schedule, report);
     if (fits(problem, schedule))
         put_timeline(f, problem, schedule);
-    return weft_schedule_end_text(f, &text);
+    return weft_string_end_stream(f, &text);
 }

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/file.h"
+#include "base/string.h"
 #include "base/svg.h"
 #include "schedule/tasks.h"
 
@@ -267,6 +268,6 @@ int weft_schedule_write_svg(const struct weft_schedule_problem *problem,
         most = fmax(most, peak);
     }
     put_all(&p);
-    return weft_schedule_write_text(weft_schedule_end_text(p.f, &text), path,
-                                    err);
+    return weft_file_write_text(path, weft_string_end_stream(p.f, &text),
+                                err);
 }

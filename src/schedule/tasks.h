@@ -75,10 +75,5 @@ int weft_schedule_greedy(const struct weft_schedule_problem *problem,
  * in quotes. */
 void weft_schedule_put_number(FILE *f, double x);
 void weft_schedule_put_text(FILE *f, const char *text);
-/* Closes an open_memstream: its text, or NULL (no memory). */
-char *weft_schedule_end_text(FILE *f, char **text);
-/* Writes a text, which it frees; NULL: no memory. */
-int weft_schedule_write_text(char *text, const char *path,
-                             struct weft_err *err);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/string.h"
 #include "schedule/tasks.h"
 
 /* ---- Trace events ------------------------------------------------------- */
@@ -71,8 +73,7 @@ int weft_schedule_write_perfetto(const struct weft_schedule_problem *problem,
         }
     }
     fputs("\n]}\n", f);
-    return weft_schedule_write_text(weft_schedule_end_text(f, &text), path,
-                                    err);
+    return weft_file_write_text(path, weft_string_end_stream(f, &text), err);
 }
 
 /* ---- Paje -------------------------------------------------------------- */
@@ -200,7 +201,7 @@ static char *paje_text(const struct weft_schedule_problem *problem,
         weft_schedule_put_number(f, schedule->makespan);
         fprintf(f, " D d%d\n", d);
     }
-    return weft_schedule_end_text(f, &text);
+    return weft_string_end_stream(f, &text);
 }
 
 int weft_schedule_write_paje(const struct weft_schedule_problem *problem,
@@ -216,5 +217,5 @@ int weft_schedule_write_paje(const struct weft_schedule_problem *problem,
                               : NULL;
     weft_free(mark);
     weft_free(held);
-    return weft_schedule_write_text(text, path, err);
+    return weft_file_write_text(path, text, err);
 }
