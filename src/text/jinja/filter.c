@@ -8,14 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct call {
-    struct weft_str name;
-    struct weft_jvalue v;
-    const struct weft_jargs *args;
-};
-
 /* The value as text. */
-static struct weft_str text_of(struct weft_jstate *st, const struct call *c)
+static struct weft_str text_of(struct weft_jstate *st,
+                               const struct weft_jfilter_call *c)
 {
     if (c->v.kind == WEFT_J_MARKUP)
         weft_j_fail(st, WEFT_EUNSUPPORTED,
@@ -26,7 +21,8 @@ static struct weft_str text_of(struct weft_jstate *st, const struct call *c)
 
 /* ---- Texts ------------------------------------------------------------ */
 
-static struct weft_jvalue f_trim(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_trim(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     struct weft_str chars = {0}, s = weft_j_str(st, c->v);
     const struct weft_jvalue *given = weft_j_arg(st, c->args, 0, "chars");
@@ -41,12 +37,13 @@ static struct weft_jvalue f_trim(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_string(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     return weft_j_is_string(c->v) ? c->v : weft_j_text(text_of(st, c));
 }
 
-static struct weft_jvalue f_safe(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_safe(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     struct weft_jvalue v = weft_j_text(weft_j_str(st, c->v));
     v.kind = WEFT_J_MARKUP;
@@ -54,14 +51,15 @@ static struct weft_jvalue f_safe(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_escape(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     if (c->v.kind == WEFT_J_MARKUP && c->name.s[0] != 'f')
         return c->v;
     return weft_j_escape(st, weft_j_text(weft_j_str(st, c->v)));
 }
 
-static struct weft_jvalue f_case(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_case(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     return weft_j_case(st, text_of(st, c),
                        c->name.s[0] == 'l'   ? WEFT_JCASE_LOWER
@@ -71,7 +69,7 @@ static struct weft_jvalue f_case(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_replace(struct weft_jstate *st,
-                                    const struct call *c)
+                                    const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *count = weft_j_arg(st, c->args, 2, "count");
     int64_t most = count && count->kind != WEFT_J_NONE
@@ -88,7 +86,7 @@ static struct weft_jvalue f_replace(struct weft_jstate *st,
 }
 
 static struct weft_jvalue f_indent(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *width = weft_j_arg(st, c->args, 0, "width");
     bool first = weft_j_arg_bool(st, c->args, 1, "first", false);
@@ -116,7 +114,7 @@ static struct weft_jvalue f_indent(struct weft_jstate *st,
 }
 
 static struct weft_jvalue f_format(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     if (c->args->named.dict->n > 0)
         weft_j_fail(st, WEFT_EUNSUPPORTED, "the filter 'format' by names");
@@ -136,7 +134,7 @@ static void read_separators(struct weft_jstate *st, struct weft_jvalue v,
 }
 
 static struct weft_jvalue f_tojson(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *indent = weft_j_arg(st, c->args, 1, "indent");
     const struct weft_jvalue *by = weft_j_arg(st, c->args, 2, "separators");
@@ -162,7 +160,7 @@ static struct weft_jvalue f_tojson(struct weft_jstate *st,
 }
 
 static struct weft_jvalue f_wordcount(struct weft_jstate *st,
-                                      const struct call *c)
+                                      const struct weft_jfilter_call *c)
 {
     struct weft_jargs none = {.named = weft_j_dict(st, WEFT_J_DICT)};
     struct weft_jvalue words = weft_j_call_method(
@@ -193,7 +191,8 @@ static bool read_number(struct weft_str s, bool integer, int base,
         && (integer || !memchr(s.s, '(', s.n));
 }
 
-static struct weft_jvalue f_int(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_int(struct weft_jstate *st,
+                                const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *fallback = weft_j_arg(st, c->args, 0,
                                                     "default");
@@ -220,7 +219,7 @@ static struct weft_jvalue f_int(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_float(struct weft_jstate *st,
-                                  const struct call *c)
+                                  const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *fallback = weft_j_arg(st, c->args, 0,
                                                     "default");
@@ -236,7 +235,7 @@ static struct weft_jvalue f_float(struct weft_jstate *st,
 }
 
 static struct weft_jvalue number_of(struct weft_jstate *st,
-                                    const struct call *c)
+                                    const struct weft_jfilter_call *c)
 {
     if (!weft_j_is_number(c->v))
         weft_j_fail(st, WEFT_EINVAL, "the filter '%.*s' of %s",
@@ -244,7 +243,8 @@ static struct weft_jvalue number_of(struct weft_jstate *st,
     return c->v;
 }
 
-static struct weft_jvalue f_abs(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_abs(struct weft_jstate *st,
+                                const struct weft_jfilter_call *c)
 {
     struct weft_jvalue v = number_of(st, c);
     if (v.kind == WEFT_J_FLOAT)
@@ -254,7 +254,7 @@ static struct weft_jvalue f_abs(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_round(struct weft_jstate *st,
-                                  const struct call *c)
+                                  const struct weft_jfilter_call *c)
 {
     int64_t digits = weft_j_arg_int(st, c->args, 0, "precision", 0);
     struct weft_str how = weft_j_arg_text(st, c->args, 1, "method", "common");
@@ -282,7 +282,7 @@ static struct weft_jvalue f_round(struct weft_jstate *st,
 /* ---- Any value -------------------------------------------------------- */
 
 static struct weft_jvalue f_default(struct weft_jstate *st,
-                                    const struct call *c)
+                                    const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *fallback = weft_j_arg(st, c->args, 0,
                                                     "default_value");
@@ -293,12 +293,13 @@ static struct weft_jvalue f_default(struct weft_jstate *st,
 }
 
 static struct weft_jvalue f_length(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     return weft_j_int((int64_t) weft_j_length(st, c->v));
 }
 
-static struct weft_jvalue f_attr(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_attr(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     struct weft_str name = weft_j_arg_text(st, c->args, 0, "name", "");
     if (c->v.kind == WEFT_J_DICT && !weft_j_has_method(c->v, name))
@@ -309,12 +310,7 @@ static struct weft_jvalue f_attr(struct weft_jstate *st, const struct call *c)
 
 /* ---- All -------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    size_t least, most; /* arguments */
-    const char *names;
-    struct weft_jvalue (*call)(struct weft_jstate *, const struct call *);
-} FILTERS[] = {
+static const struct weft_jfilter filters[] = {
     {"trim", 0, 1, "chars", f_trim},
     {"string", 0, 0, "", f_string},
     {"safe", 0, 0, "", f_safe},
@@ -338,34 +334,39 @@ static const struct {
     {"d", 0, 2, "default_value boolean", f_default},
     {"length", 0, 0, "", f_length},
     {"count", 0, 0, "", f_length},
-    {"attr", 1, 1, "name", f_attr}};
+    {"attr", 1, 1, "name", f_attr},
+    {NULL, 0, 0, NULL, NULL}};
 
-enum { N_FILTERS = sizeof FILTERS / sizeof *FILTERS };
+static const struct weft_jfilter *find_in(const struct weft_jfilter *all,
+                                          struct weft_str name)
+{
+    while (all->name && !weft_j_is(name, all->name))
+        all++;
+    return all->name ? all : NULL;
+}
+
+static const struct weft_jfilter *find(struct weft_str name)
+{
+    const struct weft_jfilter *f = find_in(filters, name);
+    return f ? f : find_in(weft_j_list_filters, name);
+}
 
 struct weft_jvalue weft_j_filter(struct weft_jstate *st, struct weft_str name,
                                  struct weft_jvalue v,
                                  const struct weft_jargs *args)
 {
-    struct call c = {name, v, args};
-    struct weft_jvalue out;
-    for (size_t i = 0; i < N_FILTERS; i++) {
-        if (!weft_j_is(name, FILTERS[i].name))
-            continue;
-        if (FILTERS[i].names)
-            weft_j_check_args(st, args, FILTERS[i].least, FILTERS[i].most,
-                              FILTERS[i].names, "filter", name);
-        return FILTERS[i].call(st, &c);
-    }
-    if (weft_j_list_filter(st, name, v, args, &out))
-        return out;
-    weft_j_fail(st, WEFT_EUNSUPPORTED, "Weft has no filter '%.*s'",
-                name.n > 40 ? 40 : (int) name.n, name.s);
+    struct weft_jfilter_call c = {name, v, args};
+    const struct weft_jfilter *f = find(name);
+    if (!f)
+        weft_j_fail(st, WEFT_EUNSUPPORTED, "Weft has no filter '%.*s'",
+                    name.n > 40 ? 40 : (int) name.n, name.s);
+    if (f->names)
+        weft_j_check_args(st, args, f->least, f->most, f->names, "filter",
+                          name);
+    return f->call(st, &c);
 }
 
 bool weft_j_is_filter(struct weft_str name)
 {
-    for (size_t i = 0; i < N_FILTERS; i++)
-        if (weft_j_is(name, FILTERS[i].name))
-            return true;
-    return weft_j_is_list_filter(name);
+    return find(name) != NULL;
 }

@@ -442,11 +442,21 @@ bool weft_j_is_function(struct weft_str name);
 struct weft_jvalue weft_j_filter(struct weft_jstate *st, struct weft_str name,
                                  struct weft_jvalue v,
                                  const struct weft_jargs *args);
-/* Filters of lists; false: it is none of them. */
-bool weft_j_list_filter(struct weft_jstate *st, struct weft_str name,
-                        struct weft_jvalue v, const struct weft_jargs *args,
-                        struct weft_jvalue *out);
-bool weft_j_is_list_filter(struct weft_str name);
+/* A value and the filter that it goes through. */
+struct weft_jfilter_call {
+    struct weft_str name;
+    struct weft_jvalue v;
+    const struct weft_jargs *args;
+};
+struct weft_jfilter {
+    const char *name;
+    size_t least, most; /* arguments */
+    const char *names;  /* of the arguments; NULL: the filter checks them */
+    struct weft_jvalue (*call)(struct weft_jstate *st,
+                               const struct weft_jfilter_call *call);
+};
+/* Those of lists; the last has no name. */
+extern const struct weft_jfilter weft_j_list_filters[];
 bool weft_j_test(struct weft_jstate *st, struct weft_str name,
                  struct weft_jvalue v, const struct weft_jargs *args);
 bool weft_j_is_filter(struct weft_str name);

@@ -4,15 +4,6 @@
 
 #include <string.h>
 
-struct call {
-    struct weft_str name;
-    struct weft_jvalue v;
-    const struct weft_jargs *args;
-};
-
-typedef struct weft_jvalue (*filter_fn)(struct weft_jstate *,
-                                        const struct call *);
-
 /* ---- Attributes by a path --------------------------------------------- */
 
 /* v.a.0.b for the path "a.0.b", or an integer. */
@@ -49,7 +40,8 @@ static struct weft_jlist items_if(struct weft_jstate *st,
 }
 
 /* All arguments but the first by place. */
-static struct weft_jargs rest_of(const struct call *c, size_t skip)
+static struct weft_jargs rest_of(const struct weft_jfilter_call *c,
+                                 size_t skip)
 {
     struct weft_jargs rest = *c->args;
     if (skip > 0)
@@ -58,7 +50,8 @@ static struct weft_jargs rest_of(const struct call *c, size_t skip)
     return rest;
 }
 
-static struct weft_jvalue f_map(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_map(struct weft_jstate *st,
+                                const struct weft_jfilter_call *c)
 {
     struct weft_jvalue out = weft_j_list(st, WEFT_J_GENERATOR);
     struct weft_jlist all = items_if(st, c->v);
@@ -89,7 +82,7 @@ static struct weft_jvalue f_map(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_select(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     bool reject = c->name.s[0] == 'r';
     bool attribute = c->name.s[c->name.n - 1] == 'r';
@@ -176,7 +169,8 @@ static struct weft_jvalue sorted(struct weft_jstate *st,
     return out;
 }
 
-static struct weft_jvalue f_sort(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_sort(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     return sorted(st, weft_j_items(st, c->v),
                   weft_j_arg_bool(st, c->args, 0, "reverse", false),
@@ -184,26 +178,34 @@ static struct weft_jvalue f_sort(struct weft_jstate *st, const struct call *c)
                   weft_j_arg_bool(st, c->args, 1, "case_sensitive", false));
 }
 
-static struct weft_jvalue f_dictsort(struct weft_jstate *st,
-                                     const struct call *c)
+/* Adds the pairs of a mapping to a list. */
+static void push_pairs(struct weft_jstate *st,
+                       const struct weft_jfilter_call *c,
+                       struct weft_jvalue list)
 {
-    struct weft_str by = weft_j_arg_text(st, c->args, 1, "by", "key");
-    struct weft_jvalue list = weft_j_list(st, WEFT_J_LIST);
-    struct weft_jvalue path = weft_j_int(weft_j_is(by, "value") ? 1 : 0);
     if (c->v.kind != WEFT_J_DICT)
-        weft_j_fail(st, WEFT_EINVAL, "the filter 'dictsort' of %s",
-                    weft_j_type(c->v));
+        weft_j_fail(st, WEFT_EINVAL, "the filter '%.*s' of %s",
+                    (int) c->name.n, c->name.s, weft_j_type(c->v));
     for (size_t i = 0; i < c->v.dict->n; i++)
         weft_j_push(st, list,
                     weft_j_pair(st, c->v.dict->pair[i].key,
                                 c->v.dict->pair[i].value));
+}
+
+static struct weft_jvalue f_dictsort(struct weft_jstate *st,
+                                     const struct weft_jfilter_call *c)
+{
+    struct weft_str by = weft_j_arg_text(st, c->args, 1, "by", "key");
+    struct weft_jvalue list = weft_j_list(st, WEFT_J_LIST);
+    struct weft_jvalue path = weft_j_int(weft_j_is(by, "value") ? 1 : 0);
+    push_pairs(st, c, list);
     return sorted(st, *list.list,
                   weft_j_arg_bool(st, c->args, 2, "reverse", false), &path,
                   weft_j_arg_bool(st, c->args, 0, "case_sensitive", false));
 }
 
 static struct weft_jvalue f_reverse(struct weft_jstate *st,
-                                    const struct call *c)
+                                    const struct weft_jfilter_call *c)
 {
     bool string = weft_j_is_string(c->v);
     struct weft_jlist all = weft_j_items(st, c->v);
@@ -219,7 +221,7 @@ static struct weft_jvalue f_reverse(struct weft_jstate *st,
 }
 
 static struct weft_jvalue f_unique(struct weft_jstate *st,
-                                   const struct call *c)
+                                   const struct weft_jfilter_call *c)
 {
     bool exact = weft_j_arg_bool(st, c->args, 0, "case_sensitive", false);
     const struct weft_jvalue *path = weft_j_arg(st, c->args, 1, "attribute");
@@ -237,7 +239,7 @@ static struct weft_jvalue f_unique(struct weft_jstate *st,
 }
 
 static struct weft_jvalue f_extreme(struct weft_jstate *st,
-                                    const struct call *c)
+                                    const struct weft_jfilter_call *c)
 {
     bool exact = weft_j_arg_bool(st, c->args, 0, "case_sensitive", false);
     const struct weft_jvalue *path = weft_j_arg(st, c->args, 1, "attribute");
@@ -259,7 +261,7 @@ static struct weft_jvalue f_extreme(struct weft_jstate *st,
 /* ---- Parts ------------------------------------------------------------ */
 
 static struct weft_jvalue f_first(struct weft_jstate *st,
-                                  const struct call *c)
+                                  const struct weft_jfilter_call *c)
 {
     struct weft_jlist all = weft_j_items(st, c->v);
     if (c->name.s[0] == 'l' && c->v.kind == WEFT_J_GENERATOR)
@@ -270,7 +272,8 @@ static struct weft_jvalue f_first(struct weft_jstate *st,
     return all.item[c->name.s[0] == 'f' ? 0 : all.n - 1];
 }
 
-static struct weft_jvalue f_list(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_list(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     struct weft_jvalue out = weft_j_list(st, WEFT_J_LIST);
     *out.list = weft_j_items(st, c->v);
@@ -279,22 +282,17 @@ static struct weft_jvalue f_list(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_items(struct weft_jstate *st,
-                                  const struct call *c)
+                                  const struct weft_jfilter_call *c)
 {
     struct weft_jvalue out = weft_j_list(st, WEFT_J_GENERATOR);
     if (c->v.kind == WEFT_J_UNDEFINED)
         return out;
-    if (c->v.kind != WEFT_J_DICT)
-        weft_j_fail(st, WEFT_EINVAL, "the filter 'items' of %s",
-                    weft_j_type(c->v));
-    for (size_t i = 0; i < c->v.dict->n; i++)
-        weft_j_push(st, out,
-                    weft_j_pair(st, c->v.dict->pair[i].key,
-                                c->v.dict->pair[i].value));
+    push_pairs(st, c, out);
     return out;
 }
 
-static struct weft_jvalue f_join(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_join(struct weft_jstate *st,
+                                 const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *by = weft_j_arg(st, c->args, 0, "d");
     const struct weft_jvalue *path = weft_j_arg(st, c->args, 1, "attribute");
@@ -312,7 +310,8 @@ static struct weft_jvalue f_join(struct weft_jstate *st, const struct call *c)
     return weft_j_taken(&out);
 }
 
-static struct weft_jvalue f_sum(struct weft_jstate *st, const struct call *c)
+static struct weft_jvalue f_sum(struct weft_jstate *st,
+                                const struct weft_jfilter_call *c)
 {
     const struct weft_jvalue *path = weft_j_arg(st, c->args, 0, "attribute");
     const struct weft_jvalue *start = weft_j_arg(st, c->args, 1, "start");
@@ -329,7 +328,7 @@ static struct weft_jvalue f_sum(struct weft_jstate *st, const struct call *c)
 }
 
 static struct weft_jvalue f_batch(struct weft_jstate *st,
-                                  const struct call *c)
+                                  const struct weft_jfilter_call *c)
 {
     int64_t size = weft_j_arg_int(st, c->args, 0, "linecount", 0);
     const struct weft_jvalue *fill = weft_j_arg(st, c->args, 1, "fill_with");
@@ -352,53 +351,23 @@ static struct weft_jvalue f_batch(struct weft_jstate *st,
 
 /* ---- All -------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    size_t least, most; /* arguments */
-    const char *names;  /* NULL: the filter checks them */
-    filter_fn call;
-} FILTERS[] = {{"map", 0, 0, NULL, f_map},
-               {"select", 0, 0, NULL, f_select},
-               {"reject", 0, 0, NULL, f_select},
-               {"selectattr", 0, 0, NULL, f_select},
-               {"rejectattr", 0, 0, NULL, f_select},
-               {"sort", 0, 3, "reverse case_sensitive attribute", f_sort},
-               {"dictsort", 0, 3, "case_sensitive by reverse", f_dictsort},
-               {"reverse", 0, 0, "", f_reverse},
-               {"unique", 0, 2, "case_sensitive attribute", f_unique},
-               {"min", 0, 2, "case_sensitive attribute", f_extreme},
-               {"max", 0, 2, "case_sensitive attribute", f_extreme},
-               {"first", 0, 0, "", f_first},
-               {"last", 0, 0, "", f_first},
-               {"list", 0, 0, "", f_list},
-               {"items", 0, 0, "", f_items},
-               {"join", 0, 2, "d attribute", f_join},
-               {"sum", 0, 2, "attribute start", f_sum},
-               {"batch", 1, 2, "linecount fill_with", f_batch}};
-
-enum { N_FILTERS = sizeof FILTERS / sizeof *FILTERS };
-
-bool weft_j_is_list_filter(struct weft_str name)
-{
-    for (size_t i = 0; i < N_FILTERS; i++)
-        if (weft_j_is(name, FILTERS[i].name))
-            return true;
-    return false;
-}
-
-bool weft_j_list_filter(struct weft_jstate *st, struct weft_str name,
-                        struct weft_jvalue v, const struct weft_jargs *args,
-                        struct weft_jvalue *out)
-{
-    struct call c = {name, v, args};
-    for (size_t i = 0; i < N_FILTERS; i++) {
-        if (!weft_j_is(name, FILTERS[i].name))
-            continue;
-        if (FILTERS[i].names)
-            weft_j_check_args(st, args, FILTERS[i].least, FILTERS[i].most,
-                              FILTERS[i].names, "filter", name);
-        *out = FILTERS[i].call(st, &c);
-        return true;
-    }
-    return false;
-}
+const struct weft_jfilter weft_j_list_filters[] = {
+    {"map", 0, 0, NULL, f_map},
+    {"select", 0, 0, NULL, f_select},
+    {"reject", 0, 0, NULL, f_select},
+    {"selectattr", 0, 0, NULL, f_select},
+    {"rejectattr", 0, 0, NULL, f_select},
+    {"sort", 0, 3, "reverse case_sensitive attribute", f_sort},
+    {"dictsort", 0, 3, "case_sensitive by reverse", f_dictsort},
+    {"reverse", 0, 0, "", f_reverse},
+    {"unique", 0, 2, "case_sensitive attribute", f_unique},
+    {"min", 0, 2, "case_sensitive attribute", f_extreme},
+    {"max", 0, 2, "case_sensitive attribute", f_extreme},
+    {"first", 0, 0, "", f_first},
+    {"last", 0, 0, "", f_first},
+    {"list", 0, 0, "", f_list},
+    {"items", 0, 0, "", f_items},
+    {"join", 0, 2, "d attribute", f_join},
+    {"sum", 0, 2, "attribute start", f_sum},
+    {"batch", 1, 2, "linecount fill_with", f_batch},
+    {NULL, 0, 0, NULL, NULL}};
