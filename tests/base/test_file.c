@@ -6,25 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "harness.h"
-
-static char dir[64]; /* a fresh folder per case */
-
-static void fresh(void)
-{
-    snprintf(dir, sizeof dir, "/tmp/weft-file-XXXXXX");
-    REQUIRE(mkdtemp(dir) != NULL);
-}
-
-static const char *in(const char *name)
-{
-    static char path[8][256];
-    static int i;
-    i = (i + 1) % 8;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    return path[i];
-}
+#include "folder.h"
 
 static int count(const char *path)
 {
@@ -35,13 +17,6 @@ static int count(const char *path)
     if (d)
         closedir(d);
     return n - 2;
-}
-
-static void done(void)
-{
-    struct weft_err err = {0};
-    REQUIRE_OK(weft_dir_remove(dir, &err), err);
-    CHECK(!weft_dir_exists(dir));
 }
 
 static void check_text(char *got, const char *expected)
@@ -74,7 +49,7 @@ static void test_write_and_read(void)
     struct weft_err err = {0};
     char *data;
     size_t n;
-    fresh();
+    folder_make();
     static const size_t size[] = {0, 1, 4095, 4096, 4097, 100000};
     for (size_t i = 0; i < sizeof size / sizeof size[0]; i++) {
         char *text = malloc(size[i] + 1);
@@ -102,7 +77,7 @@ static void test_write_and_read(void)
     REQUIRE_OK(weft_file_read("/proc/self/status", 0, &data, &n, &err), err);
     CHECK(n > 100); /* a file whose size says 0 */
     weft_free(data);
-    done();
+    folder_remove();
 }
 
 static void test_writer(void)
@@ -111,7 +86,7 @@ static void test_writer(void)
     struct weft_file_writer *w;
     char *data;
     size_t n;
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_file_write(in("f"), "old", 3, &err), err);
     REQUIRE_OK(weft_file_writer_open(in("f"), 6, &w, &err), err);
     REQUIRE_OK(weft_file_writer_put(w, 3, "def", 3, &err), err);
@@ -131,7 +106,7 @@ static void test_writer(void)
                 "is a folder");
     CHECK_FAILS(weft_file_writer_open(in("no/f"), 0, &w, &err),
                 WEFT_ENOTFOUND, err, in("no/f"));
-    done();
+    folder_remove();
 }
 
 static void test_full_disk(void)
@@ -139,7 +114,7 @@ static void test_full_disk(void)
     struct weft_err err = {0};
     struct weft_file_writer *w;
     uint64_t left = 0;
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_disk_free(in("not/there/yet"), &left, &err), err);
     CHECK(left > 0);
     CHECK_FAILS(
@@ -147,7 +122,7 @@ static void test_full_disk(void)
         WEFT_EFULL, err, "disk full: cannot write");
     CHECK(strstr(err.text, "MiB are free") != NULL);
     CHECK_INT(count(dir), 0);
-    done();
+    folder_remove();
 }
 
 /* What a killed process left goes; what a living one has stays. */
@@ -155,7 +130,7 @@ static void test_leftovers(void)
 {
     struct weft_err err = {0};
     char dead[64], alive[64], other[64];
-    fresh();
+    folder_make();
     pid_t pid = fork();
     if (pid == 0)
         _exit(0);
@@ -175,7 +150,7 @@ static void test_leftovers(void)
     CHECK(weft_dir_exists(in(alive)) && weft_dir_exists(in(other)));
     REQUIRE_OK(weft_dir_remove(stage, &err), err);
     weft_free(stage);
-    done();
+    folder_remove();
 }
 
 static void stage_with(const char *path, const char *text, char **stage)
@@ -192,7 +167,7 @@ static void test_stage_and_commit(void)
     struct weft_err err = {0};
     char *stage, *data;
     size_t n;
-    fresh();
+    folder_make();
     stage_with(in("a/b/model"), "one", &stage);
     CHECK(!weft_dir_exists(in("a/b/model")));
     REQUIRE_OK(weft_dir_commit(stage, in("a/b/model"), false, &err), err);
@@ -231,13 +206,13 @@ static void test_stage_and_commit(void)
     REQUIRE_OK(weft_dir_commit(stage, in("empty"), false, &err), err);
     weft_free(stage);
     CHECK(weft_file_exists(in("empty/f")));
-    done();
+    folder_remove();
 }
 
 static void test_folders(void)
 {
     struct weft_err err = {0};
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_dir_create(in("a/b//c/"), &err), err);
     REQUIRE_OK(weft_dir_create(in("a/b/c"), &err), err);
     CHECK(weft_dir_exists(in("a/b/c")));
@@ -249,7 +224,7 @@ static void test_folders(void)
     CHECK_FAILS(weft_dir_create(in("a/f/g"), &err), WEFT_EIO, err, "a/f");
     REQUIRE_OK(weft_file_copy(in("a/f"), in("g"), &err), err);
     CHECK(weft_file_exists(in("g")));
-    done();
+    folder_remove();
 }
 
 /* Root may write everywhere, so for a moment we are nobody. */
@@ -257,7 +232,7 @@ static void test_unwritable(void)
 {
     const uid_t me = geteuid(), nobody = 65534;
     struct weft_err err = {0};
-    fresh();
+    folder_make();
     REQUIRE(chmod(dir, 0555) == 0);
     REQUIRE(me != 0 || seteuid(nobody) == 0);
     CHECK_FAILS(weft_file_write(in("f"), "x", 1, &err), WEFT_EIO, err,
@@ -270,7 +245,7 @@ static void test_unwritable(void)
     REQUIRE(me != 0 || seteuid(0) == 0);
     REQUIRE(chmod(dir, 0700) == 0);
     CHECK_INT(count(dir), 0);
-    done();
+    folder_remove();
 }
 
 WEFT_TESTS("base/file", {"test_paths", test_paths},

@@ -7,19 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "harness.h"
-
-static char dir[] = "/tmp/weft-remove-XXXXXX";
-
-static const char *in(const char *name)
-{
-    static char path[8][640];
-    static int i;
-    i = (i + 1) % 8;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    return path[i];
-}
+#include "folder.h"
 
 static void make_dir(const char *name)
 {
@@ -39,8 +27,7 @@ static void make_file(const char *name)
 /* dir/box is what the cases remove from, dir/keep what must stay. */
 static void fresh(void)
 {
-    strcpy(dir, "/tmp/weft-remove-XXXXXX");
-    REQUIRE(mkdtemp(dir) != NULL);
+    folder_make();
     make_dir("box");
     make_dir("keep/a");
     make_file("keep/a/f");
@@ -48,10 +35,8 @@ static void fresh(void)
 
 static void done(void)
 {
-    struct weft_err err;
     CHECK(weft_file_exists(in("keep/a/f")));
-    REQUIRE_OK(weft_dir_remove(dir, &err), err);
-    CHECK(!weft_dir_exists(dir));
+    folder_remove();
 }
 
 static int below_box(const char *name, struct weft_err *err)

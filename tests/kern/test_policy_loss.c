@@ -11,6 +11,26 @@ struct inputs {
     float advantage[GOLDEN_MAX_N], entropy[GOLDEN_MAX_N];
 };
 
+static void read_inputs(const struct golden *g, struct inputs *out)
+{
+    golden_row(g, "logp", out->logp);
+    golden_row(g, "old", out->old);
+    golden_row(g, "ref", out->ref);
+    golden_row(g, "advantage", out->advantage);
+    golden_row(g, "entropy", out->entropy);
+}
+
+static struct weft_k_policy read_policy(const struct golden *g)
+{
+    return (struct weft_k_policy){
+        .clip_low = golden_number(g, "low"),
+        .clip_high = golden_number(g, "high"),
+        .entropy_coef = golden_number(g, "entropy_coef"),
+        .kl_coef = golden_number(g, "kl_coef"),
+        .kl = (enum weft_kl) golden_number(g, "kl"),
+    };
+}
+
 static void check_case(const struct golden *g)
 {
     static const struct {
@@ -24,22 +44,12 @@ static void check_case(const struct golden *g)
         {WEFT_STAT_KL, "kl_sum"},
         {WEFT_STAT_CLIPPED_LOWER, "clipped_lower"},
     };
-    struct weft_k_policy p = {
-        .clip_low = golden_number(g, "low"),
-        .clip_high = golden_number(g, "high"),
-        .dual_clip = golden_number(g, "dual"),
-        .entropy_coef = golden_number(g, "entropy_coef"),
-        .kl_coef = golden_number(g, "kl_coef"),
-        .kl = (enum weft_kl) golden_number(g, "kl"),
-    };
+    struct weft_k_policy p = read_policy(g);
     struct inputs in;
     float dlogp[GOLDEN_MAX_N], dentropy[GOLDEN_MAX_N];
     double stat[WEFT_N_POLICY_STATS] = {0};
-    golden_row(g, "logp", in.logp);
-    golden_row(g, "old", in.old);
-    golden_row(g, "ref", in.ref);
-    golden_row(g, "advantage", in.advantage);
-    golden_row(g, "entropy", in.entropy);
+    read_inputs(g, &in);
+    p.dual_clip = golden_number(g, "dual");
     weft_k_policy_loss(&p, g->n, golden_number(g, "w"), in.logp, in.old,
                        p.kl == WEFT_KL_NONE ? NULL : in.ref, in.advantage,
                        in.entropy, dlogp, dentropy, stat);
@@ -84,23 +94,13 @@ static void test_policy_loss_golden(void)
  * exponent is small or clamped. */
 static void check_kind(const struct golden *g)
 {
-    struct weft_k_policy p = {
-        .clip_low = golden_number(g, "low"),
-        .clip_high = golden_number(g, "high"),
-        .dual_clip = 1.5f, /* is PPO's alone */
-        .entropy_coef = golden_number(g, "entropy_coef"),
-        .kl_coef = golden_number(g, "kl_coef"),
-        .kl = (enum weft_kl) golden_number(g, "kl"),
-        .kind = (enum weft_policy_kind) golden_number(g, "kind"),
-    };
+    struct weft_k_policy p = read_policy(g);
     struct inputs in;
     float dlogp[GOLDEN_MAX_N], dentropy[GOLDEN_MAX_N];
     double stat[WEFT_N_POLICY_STATS] = {0};
-    golden_row(g, "logp", in.logp);
-    golden_row(g, "old", in.old);
-    golden_row(g, "ref", in.ref);
-    golden_row(g, "advantage", in.advantage);
-    golden_row(g, "entropy", in.entropy);
+    read_inputs(g, &in);
+    p.dual_clip = 1.5f; /* is PPO's alone */
+    p.kind = (enum weft_policy_kind) golden_number(g, "kind");
     weft_k_policy_loss(&p, g->n, golden_number(g, "w"), in.logp, in.old,
                        in.ref, in.advantage, in.entropy, dlogp, dentropy,
                        stat);

@@ -6,36 +6,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/hash.h"
-#include "harness.h"
+#include "folder.h"
 #include "model/safetensors.h"
 #include "text/tokenizer.h"
 #include "model/weights.h"
 #include "lm/init.h"
-
-static char dir[64];
-
-static const char *in(const char *name)
-{
-    static char path[8][256];
-    static int i;
-    i = (i + 1) % 8;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    return path[i];
-}
-
-static void fresh(void)
-{
-    snprintf(dir, sizeof dir, "/tmp/weft-init-XXXXXX");
-    REQUIRE(mkdtemp(dir) != NULL);
-}
-
-static void done(void)
-{
-    struct weft_err err = {0};
-    REQUIRE_OK(weft_dir_remove(dir, &err), err);
-}
 
 static struct weft_init_options nano(void)
 {
@@ -62,7 +38,7 @@ static void test_folder(void)
     struct weft_weights *w;
     struct weft_tokenizer *tok;
     struct weft_err err = {0};
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_init_model(&o, in("m"), &made, &err), err);
     REQUIRE_OK(weft_arch_read(in("m"), &a, &err), err);
     CHECK_INT(a.family, WEFT_LLAMA);
@@ -80,7 +56,7 @@ static void test_folder(void)
     CHECK_INT(a.bos, -1);
     weft_tokenizer_free(tok);
     CHECK(memcmp(&made.shape, &a.shape, sizeof a.shape) == 0);
-    done();
+    folder_remove();
 }
 
 /* Mean within 4 deviations of the mean, spread within 4 of the spread, and
@@ -92,7 +68,7 @@ static void test_distribution(void)
     struct weft_err err = {0};
     o.family = WEFT_QWEN2;
     o.std = 0.05;
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_init_model(&o, in("m"), NULL, &err), err);
     REQUIRE_OK(weft_safetensors_open(in("m"), "model", &st, &err), err);
     for (size_t i = 0; i < weft_safetensors_count(st); i++) {
@@ -120,21 +96,21 @@ static void test_distribution(void)
         weft_free(x);
     }
     weft_safetensors_close(st);
-    done();
+    folder_remove();
 }
 
 static void test_seed(void)
 {
     struct weft_init_options o = nano();
     struct weft_err err = {0};
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_init_model(&o, in("a"), NULL, &err), err);
     REQUIRE_OK(weft_init_model(&o, in("b"), NULL, &err), err);
     o.seed++;
     REQUIRE_OK(weft_init_model(&o, in("c"), NULL, &err), err);
     CHECK(weft_hash_equal(hash_of(in("a")), hash_of(in("b"))));
     CHECK(!weft_hash_equal(hash_of(in("a")), hash_of(in("c"))));
-    done();
+    folder_remove();
 }
 
 /* A scalar model, a sharded one, one with more layers: the shared tensors
@@ -144,7 +120,7 @@ static void test_same_numbers(void)
     struct weft_init_options o = nano(), scalar = o, longer = o;
     struct weft_safetensors *a, *b;
     struct weft_err err = {0};
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_init_model(&o, in("a"), NULL, &err), err);
     scalar.scalar_head = true;
     scalar.max_shard_bytes = 100000;
@@ -181,7 +157,7 @@ static void test_same_numbers(void)
     struct weft_arch arch;
     REQUIRE_OK(weft_arch_read(in("b"), &arch, &err), err);
     CHECK(arch.shape.scalar_head);
-    done();
+    folder_remove();
 }
 
 static void test_copied_tokenizer(void)
@@ -190,7 +166,7 @@ static void test_copied_tokenizer(void)
     struct weft_arch a;
     struct weft_err err = {0};
     char from[300];
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_init_model(&o, in("a"), NULL, &err), err);
     snprintf(from, sizeof from, "%s", in("a"));
     copy.tokenizer = from;
@@ -206,14 +182,14 @@ static void test_copied_tokenizer(void)
     copy.tokenizer = dir;
     CHECK_FAILS(weft_init_model(&copy, in("c"), NULL, &err), WEFT_ENOTFOUND,
                 err, "it has no tokenizer.json");
-    done();
+    folder_remove();
 }
 
 static void test_failures(void)
 {
     struct weft_init_options o = nano();
     struct weft_err err = {0};
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_init_model(&o, in("a"), NULL, &err), err);
     CHECK_FAILS(weft_init_model(&o, in("a"), NULL, &err), WEFT_EINVAL, err,
                 "exists already");
@@ -248,7 +224,7 @@ static void test_failures(void)
     if (d)
         closedir(d);
     CHECK_INT(entries, 3); /* ., .., a: nothing half-made */
-    done();
+    folder_remove();
 }
 
 static void test_presets(void)

@@ -4,8 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "harness.h"
+#include "folder.h"
 #include "model/safetensors.h"
 
 /* A file: length, header, n_buffer bytes 0, 1, 2... */
@@ -194,23 +193,6 @@ static void test_damage(void)
 
 /* ---- Folders ---------------------------------------------------------- */
 
-static char dir[64];
-
-static const char *in(const char *name)
-{
-    static char path[4][256];
-    static int i;
-    i = (i + 1) % 4;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    return path[i];
-}
-
-static void fresh(void)
-{
-    snprintf(dir, sizeof dir, "/tmp/weft-st-XXXXXX");
-    REQUIRE(mkdtemp(dir) != NULL);
-}
-
 static void put(const char *name, const char *text)
 {
     struct weft_err err = {0};
@@ -224,12 +206,6 @@ static void put_file(const char *name, const char *header, size_t n_buffer)
     unsigned char *p = make(header, n_buffer, &n);
     REQUIRE_OK(weft_file_write(in(name), p, n, &err), err);
     weft_free(p);
-}
-
-static void done(void)
-{
-    struct weft_err err = {0};
-    REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
 static int open_dir(struct weft_err *err)
@@ -247,7 +223,7 @@ static void test_shards(void)
         "{\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
     struct weft_err err = {0};
     struct weft_safetensors *st;
-    fresh();
+    folder_make();
     CHECK_FAILS(open_dir(&err), WEFT_ENOTFOUND, err,
                 "neither 'model.safetensors' nor");
     put("pytorch_model.bin", "x");
@@ -291,7 +267,7 @@ static void test_shards(void)
     CHECK_INT(open_dir(&err), 0);
     CHECK_INT(truncate(in("model.safetensors"), 60), 0);
     CHECK_FAILS(open_dir(&err), WEFT_EFORMAT, err, "model.safetensors'");
-    done();
+    folder_remove();
     CHECK_FAILS(open_dir(&err), WEFT_ENOTFOUND, err, "no model folder");
 }
 
@@ -320,7 +296,7 @@ static void test_write(void)
     size_t n;
     for (int i = 0; i < 15; i++)
         x[i] = (float) i * 0.3f - 2; /* most are not bf16 */
-    fresh();
+    folder_make();
     REQUIRE_OK(weft_st_writer_open(in("f"), 5, spec, &w, &err), err);
     CHECK(!weft_file_exists(in("f")));
     REQUIRE_OK(weft_st_writer_put(w, 0, 10, 5, x + 10, &err), err);
@@ -385,7 +361,7 @@ static void test_write(void)
     REQUIRE_OK(weft_safetensors_open_file(in("none"), &st, &err), err);
     CHECK_INT(weft_safetensors_count(st), 0);
     weft_safetensors_close(st);
-    done();
+    folder_remove();
 }
 
 /* What the reference library wrote (tests/data/golden/make_goldens.py). */

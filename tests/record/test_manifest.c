@@ -4,24 +4,13 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "harness.h"
+#include "folder.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "record/manifest.h"
 
-static char dir[] = "/tmp/weft-manifest-XXXXXX";
 static const char *const names[] = {"actor/a", "optimizer/actor/b"};
-
-static const char *in(const char *name)
-{
-    static char path[4][96];
-    static int i;
-    i = (i + 1) % 4;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    return path[i];
-}
 
 /* Plainly, without a rename and without bringing it to the disk. */
 static void put(const char *name, const void *data, size_t n)
@@ -70,7 +59,7 @@ static void test_manifest_make(void)
     static const char a[] = "the first file", b[] = "the other";
     struct weft_manifest m = made;
     struct weft_err err;
-    REQUIRE(mkdtemp(dir) != NULL);
+    folder_make();
     REQUIRE_OK(weft_dir_create(in("actor"), &err), err);
     REQUIRE_OK(weft_dir_create(in("optimizer/actor"), &err), err);
     put(names[0], a, sizeof a);
@@ -280,12 +269,6 @@ static void test_manifest_formats(void)
     refused("\"format\": 3", "\"format\": 4", "this one reads 3");
 }
 
-static void test_manifest_remove(void)
-{
-    struct weft_err err;
-    REQUIRE_OK(weft_dir_remove(dir, &err), err);
-}
-
 WEFT_TESTS("record/manifest", {"test_manifest_make", test_manifest_make},
            {"test_manifest_round_trip", test_manifest_round_trip},
            {"test_manifest_damaged", test_manifest_damaged},
@@ -293,4 +276,4 @@ WEFT_TESTS("record/manifest", {"test_manifest_make", test_manifest_make},
            {"test_manifest_keys", test_manifest_keys},
            {"test_manifest_lists", test_manifest_lists},
            {"test_manifest_formats", test_manifest_formats},
-           {"test_manifest_remove", test_manifest_remove})
+           {"test_manifest_remove", folder_remove})

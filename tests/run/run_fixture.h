@@ -100,14 +100,20 @@ static inline void fixture_make_model(const struct fixture *f,
     fixture_init_model(f, name, &o);
 }
 
+/* Makes the folder, which is empty. */
+static inline void fixture_make_folder(struct fixture *f)
+{
+    snprintf(f->dir, sizeof f->dir, "%s/weft-test-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    REQUIRE(mkdtemp(f->dir) != NULL);
+}
+
 static inline void fixture_make(struct fixture *f)
 {
     struct weft_err err;
     char path[512];
     struct weft_init_options o = fixture_model();
-    snprintf(f->dir, sizeof f->dir, "%s/weft-test-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    REQUIRE(mkdtemp(f->dir) != NULL);
+    fixture_make_folder(f);
     fixture_init_model(f, "model", &o);
     snprintf(path, sizeof path, "%s/prompts.jsonl", f->dir);
     FILE *data = fopen(path, "w");

@@ -126,9 +126,7 @@ static void make(void)
                                          "to", "zero one", "xyz"};
     struct weft_err err;
     char path[512];
-    snprintf(fixture.dir, sizeof fixture.dir, "%s/weft-test-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    REQUIRE(mkdtemp(fixture.dir) != NULL);
+    fixture_make_folder(&fixture);
     REQUIRE(chdir(fixture.dir) == 0); /* words have paths */
     fixture_make_model(&fixture, "actor", 3, false, false, "bytes");
     fixture_make_model(&fixture, "reference", 4, false, false, "bytes");

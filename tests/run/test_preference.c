@@ -32,9 +32,7 @@ static void test_make(void)
     static const char yaml[] = "runtime: {devices: 1}\n"
                                "checkpoint: {every: 0, dtype: f32}\n";
     struct weft_err err;
-    snprintf(fixture.dir, sizeof fixture.dir, "%s/weft-test-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    REQUIRE(mkdtemp(fixture.dir) != NULL);
+    fixture_make_folder(&fixture);
     REQUIRE(chdir(fixture.dir) == 0); /* words have paths */
     fixture_make_model(&fixture, "actor", 3, false, false, "bytes");
     fixture_make_model(&fixture, "reference", 4, false, false, "bytes");
