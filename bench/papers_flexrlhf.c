@@ -602,31 +602,11 @@ static void make_files(struct bench *b)
     CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
 }
 
-int main(int argc, char **argv)
+/* Prints the cells of the tables; returns the number of errors. */
+static int play_cells(const struct bench *b, struct got got[][N_SIZES],
+                      double error[])
 {
-    static struct bench b;
-    static struct got got[WEFT_COUNT(cells)][N_SIZES];
-    double error[WEFT_COUNT(cells) * N_SIZES];
     int n = 0;
-    struct weft_cluster mixed;
-    if (argc != 3) {
-        fprintf(stderr, "usage: papers_flexrlhf CLUSTER.yaml MIXED.yaml\n");
-        return 2;
-    }
-    CHECK(weft_cluster_read(argv[1], &b.cluster, &err));
-    CHECK(weft_cluster_read(argv[2], &mixed, &err));
-    /* layers have what their launches take */
-    b.cluster.kind[0].task_s = mixed.kind[1].task_s = 0;
-    make_files(&b);
-    for (int k = 0; k < N_SIZES; k++)
-        for (int keeps = 0; keeps < (k < 2 ? 2 : 1); keeps++) {
-            b.sample_bytes[k][keeps] = slope(&b, k, keeps);
-            printf("%s: a sample takes %.3f GiB of a device%s\n",
-                   sizes[k].name, b.sample_bytes[k][keeps] / 0x1p30,
-                   keeps ? ", activations kept" : "");
-            fflush(stdout);
-        }
-    calibrate(&b);
     printf("FlexRLHF    %-32s published predicted   error  batch samples  "
            "step  gen  rails that gathers would need\n",
            "");
@@ -636,20 +616,21 @@ int main(int argc, char **argv)
             struct got *g = &got[i][k];
             if (!(fabs(row->rate[k]) > 0))
                 continue;
-            g->batch = largest_batch(&b, row, k);
+            g->batch = largest_batch(b, row, k);
             if (g->batch > 0) {
-                g->step = play(&b, row, k, samples_of(row, k, g->batch));
+                g->step = play(b, row, k, samples_of(row, k, g->batch));
                 g->rate = g->step.samples / g->step.seconds;
             }
-            print_cell(&b, row, k, g);
+            print_cell(b, row, k, g);
             if (row->rate[k] > 0 && g->rate > 0
                 && !(i == 0 && (k == 0 || k == 2)))
                 error[n++] = fabs(g->rate / row->rate[k] - 1);
         }
-    double median = median_sort(error, n);
-    printf("\nmedian error %.0f %%, largest %.0f %% (of %d cells)\n",
-           100 * median, 100 * error[n - 1], n);
-    print_order(got);
+    return n;
+}
+
+static void print_parts(struct got got[][N_SIZES])
+{
     printf("largest batch of a device, 7B on 8: %d and %d, %.2f times; "
            "published 24 and 36, 1.5\n",
            got[0][0].batch, got[1][0].batch,
@@ -661,6 +642,11 @@ int main(int argc, char **argv)
         share(&got[5][2]), share(&got[7][2]), share(&got[17][0]));
     printf("13B, AC-Share: %d and %d; published 2 and 50\n", got[14][1].batch,
            got[15][1].batch);
+}
+
+/* The same as rows of the table of all papers. */
+static void add_parts(struct got got[][N_SIZES])
+{
     add_row(&(struct row){ROW_PREDICTED, "FlexRLHF", "7B, 8 GPUs",
                           "Interleave1's batch", "times", 1.5,
                           (double) got[1][0].batch / got[0][0].batch, NULL});
@@ -681,6 +667,39 @@ int main(int argc, char **argv)
     add_row(&(struct row){ROW_PREDICTED, "FlexRLHF", "7B, AC-Share, 16 GPUs",
                           "Interleaving generates", "%", 34.83,
                           share(&got[17][0]), NULL});
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    static struct got got[WEFT_COUNT(cells)][N_SIZES];
+    double error[WEFT_COUNT(cells) * N_SIZES];
+    struct weft_cluster mixed;
+    if (argc != 3) {
+        fprintf(stderr, "usage: papers_flexrlhf CLUSTER.yaml MIXED.yaml\n");
+        return 2;
+    }
+    CHECK(weft_cluster_read(argv[1], &b.cluster, &err));
+    CHECK(weft_cluster_read(argv[2], &mixed, &err));
+    /* layers have what their launches take */
+    b.cluster.kind[0].task_s = mixed.kind[1].task_s = 0;
+    make_files(&b);
+    for (int k = 0; k < N_SIZES; k++)
+        for (int keeps = 0; keeps < (k < 2 ? 2 : 1); keeps++) {
+            b.sample_bytes[k][keeps] = slope(&b, k, keeps);
+            printf("%s: a sample takes %.3f GiB of a device%s\n",
+                   sizes[k].name, b.sample_bytes[k][keeps] / 0x1p30,
+                   keeps ? ", activations kept" : "");
+            fflush(stdout);
+        }
+    calibrate(&b);
+    int n = play_cells(&b, got, error);
+    double median = median_sort(error, n);
+    printf("\nmedian error %.0f %%, largest %.0f %% (of %d cells)\n",
+           100 * median, 100 * error[n - 1], n);
+    print_order(got);
+    print_parts(got);
+    add_parts(got);
     print_mixed(&b, &mixed, &got[0][2]);
     print_more(&b, got);
     weft_dir_remove(b.dir, NULL);

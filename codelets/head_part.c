@@ -181,10 +181,9 @@ struct head_args {
 
 /* Adds the range's published blocks and FINAL and, unless bwd is NULL, the
  * transposed blocks. */
-static void bag_add_head(struct weft_access_list *access,
-                         struct weft_range range,
-                         const struct weft_params *fwd,
-                         const struct weft_params *bwd)
+static void add_head(struct weft_access_list *access, struct weft_range range,
+                     const struct weft_params *fwd,
+                     const struct weft_params *bwd)
 {
     weft_access_list_add_member(access, range, &fwd->head,
                                 bwd ? &bwd->head : NULL);
@@ -251,7 +250,7 @@ void weft_insert_head_part(struct weft_seq *seq,
                              .inv_temperature = inv_temperature};
     struct weft_access_list access;
     weft_access_list_init(&access);
-    bag_add_head(&access, range, fwd, NULL);
+    add_head(&access, range, fwd, NULL);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
     args.keeps = weft_access_list_add_optional(&access, logits, WEFT_WRITE);
@@ -450,7 +449,7 @@ void weft_insert_head_backward_part(
                              .entropy = weft_loss_has_entropy(loss)};
     struct weft_access_list access;
     weft_access_list_init(&access);
-    bag_add_head(&access, range, fwd, bwd);
+    add_head(&access, range, fwd, bwd);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
     args.keeps = weft_access_list_add_optional(&access, logits,

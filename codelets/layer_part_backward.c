@@ -22,10 +22,12 @@ static void *member_scratch_gpu(struct weft_exec *x,
                                         args->shape, args->range, batch));
 }
 
-static void bag_begin(struct weft_access_list *access,
-                      struct weft_range range, const struct weft_params *fwd,
-                      const struct weft_params *bwd, int32_t layer,
-                      struct weft_tile *batch)
+/* What all of these tasks access first. */
+static void accesses_begin(struct weft_access_list *access,
+                           struct weft_range range,
+                           const struct weft_params *fwd,
+                           const struct weft_params *bwd, int32_t layer,
+                           struct weft_tile *batch)
 {
     weft_access_list_init(access);
     weft_access_list_add_member(access, range, &fwd->layer[layer],
@@ -83,7 +85,7 @@ void weft_insert_mlp_backward_part(
     struct weft_where at = *where;
     struct weft_access_list access;
     at.layer = layer;
-    bag_begin(&access, range, fwd, bwd, layer, batch);
+    accesses_begin(&access, range, fwd, bwd, layer, batch);
     weft_access_list_add(&access, x_mid, WEFT_READ);
     weft_access_list_add(&access, saved, WEFT_READ);
     weft_access_list_add(&access, dx, WEFT_READ);
@@ -145,7 +147,7 @@ void weft_insert_heads_backward_part(
     struct weft_where at = *where;
     struct weft_access_list access;
     at.layer = layer;
-    bag_begin(&access, range, fwd, bwd, layer, batch);
+    accesses_begin(&access, range, fwd, bwd, layer, batch);
     weft_access_list_add(&access, saved, WEFT_READ);
     weft_access_list_add(&access, dx, WEFT_READ);
     weft_access_list_add_range(&access, range, grad->layer[layer].block,
@@ -226,7 +228,7 @@ void weft_insert_qkv_backward_part(
     struct weft_where at = *where;
     struct weft_access_list access;
     at.layer = layer;
-    bag_begin(&access, range, fwd, bwd, layer, batch);
+    accesses_begin(&access, range, fwd, bwd, layer, batch);
     weft_access_list_add(&access, x, WEFT_READ);
     weft_access_list_add(&access, saved, WEFT_READ);
     for (int i = 0; i < n_members; i++) {

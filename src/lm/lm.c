@@ -187,6 +187,21 @@ static int deliver(struct weft_sample *sample, int32_t n, int32_t per_prompt,
     return rc;
 }
 
+/* Instances for n samples of at most max_total tokens, with no more slots than
+ * there are samples. */
+static int instances_init(struct weft_model *m,
+                          const struct weft_lm_options *o,
+                          const struct weft_g_layout *layout, int32_t n,
+                          int32_t max_total, struct weft_g_generate *out,
+                          struct weft_err *err)
+{
+    int32_t instances = weft_g_generate_instances(layout, n);
+    int64_t slots = (o->slots ? o->slots : SLOTS) * layout->plan.tp;
+    slots = weft_min64(slots, weft_ceil_div(n, instances));
+    return weft_g_generate_init(&m->tiles, layout, instances, (int32_t) slots,
+                                max_total, o->kv_blocks, out, err);
+}
+
 int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
                      int32_t n_prompts, const struct weft_lm_prompt *prompt,
                      weft_lm_sample_fn on_sample, void *ctx,
@@ -225,15 +240,8 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     bool few = n < FEW_SAMPLES * weft_rt_n_devices(m->context->rt);
     if (!rc)
         rc = layout_for(m, few, &layout, err);
-    if (!rc) {
-        int32_t instances = weft_g_generate_instances(&layout, n);
-        int64_t slots = o->slots ? o->slots : SLOTS;
-        slots = weft_min64(slots * layout.plan.tp,
-                           weft_ceil_div(n, instances));
-        rc = weft_g_generate_init(&m->tiles, &layout, instances,
-                                  (int32_t) slots, max_total, o->kv_blocks,
-                                  &gen, err);
-    }
+    if (!rc)
+        rc = instances_init(m, o, &layout, n, max_total, &gen, err);
     if (!rc)
         rc = weft_g_view_open(seq, &anywhere, &m->tiles, &layout, &view, err);
     if (!rc) {

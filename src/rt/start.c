@@ -278,14 +278,45 @@ static void choose_cores(const struct weft_rt *rt, int n_threads,
                                               * (n_threads / rt->n_cores));
 }
 
+static void configure_devices(const struct weft_rt *rt,
+                              const struct weft_topology *topology,
+                              struct starpu_conf *conf)
+{
+    starpu_conf_init(conf);
+    conf->precedence_over_environment_variables = 1;
+    conf->ncpus = rt->n_devices - rt->n_cards;
+    conf->reserve_ncpus = 0;
+    choose_cores(rt, topology->n_threads, conf);
+    conf->ncuda = rt->n_cards;
+    conf->use_explicit_workers_cuda_gpuid = rt->n_cards > 0;
+    for (int i = 0; i < rt->n_cards; i++)
+        conf->workers_cuda_gpuid[i] = (unsigned) (rt->first_card + i);
+    conf->nopencl = 0;
+    conf->catch_signals = 0;
+    conf->will_use_mpi = rt->n_ranks > 1;
+}
+
+static void configure_policy(const struct weft_rt *rt,
+                             const struct weft_topology *topology, bool nap,
+                             struct starpu_conf *conf)
+{
+    bool more = rt->n_devices > topology->n_usable;
+    if (rt->policy) {
+        rt->policy->configure(rt->n_devices, nap, more ? 0 : WEFT_SPIN_US);
+        conf->sched_policy = rt->policy->starpu;
+    } else {
+        conf->sched_policy = nap ? weft_nap_policy("prio") : NULL;
+        conf->sched_policy_name = conf->sched_policy ? NULL : "prio";
+    }
+}
+
 static int starpu_start(struct weft_rt *rt,
                         const struct weft_rt_options *options,
                         const struct weft_topology *topology,
                         struct weft_err *err)
 {
     struct starpu_conf conf;
-    int n_usable = topology->n_usable;
-    bool crowded = rt->n_devices >= n_usable;
+    bool crowded = rt->n_devices >= topology->n_usable;
     bool nap = options->nap < 0 ? crowded : options->nap > 0;
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_MPI_NOBIND", "1", 0);
@@ -295,26 +326,8 @@ static int starpu_start(struct weft_rt *rt,
     if (rc)
         return rc;
     rt->fxt_began = rt->fxt_dir != NULL;
-    starpu_conf_init(&conf);
-    conf.precedence_over_environment_variables = 1;
-    conf.ncpus = rt->n_devices - rt->n_cards;
-    conf.reserve_ncpus = 0;
-    choose_cores(rt, topology->n_threads, &conf);
-    conf.ncuda = rt->n_cards;
-    conf.use_explicit_workers_cuda_gpuid = rt->n_cards > 0;
-    for (int i = 0; i < rt->n_cards; i++)
-        conf.workers_cuda_gpuid[i] = (unsigned) (rt->first_card + i);
-    conf.nopencl = 0;
-    conf.catch_signals = 0;
-    conf.will_use_mpi = rt->n_ranks > 1;
-    if (rt->policy) {
-        rt->policy->configure(rt->n_devices, nap,
-                              rt->n_devices > n_usable ? 0 : WEFT_SPIN_US);
-        conf.sched_policy = rt->policy->starpu;
-    } else {
-        conf.sched_policy = nap ? weft_nap_policy("prio") : NULL;
-        conf.sched_policy_name = conf.sched_policy ? NULL : "prio";
-    }
+    configure_devices(rt, topology, &conf);
+    configure_policy(rt, topology, nap, &conf);
     int lock = lock_starpu_home();
     if (nap) /* StarPU starts the devices' threads */
         weft_wake(WEFT_WAKE_LAST);

@@ -169,6 +169,23 @@ static const int32_t *order_of(const struct weft_iteration_set *s)
     return order ? order + s->first : NULL;
 }
 
+static void add_stats(const struct weft_rollout_stats *stats,
+                      struct weft_rollout_stats *sum)
+{
+    sum->n_decoded += stats->n_decoded;
+    sum->n_prefilled += stats->n_prefilled;
+    sum->n_chunks += stats->n_chunks;
+    sum->n_shared += stats->n_shared;
+    sum->n_preempted += stats->n_preempted;
+    sum->n_moved += stats->n_moved;
+    sum->n_cached += stats->n_cached;
+    sum->n_freed += stats->n_freed;
+    sum->n_turns += stats->n_turns;
+    sum->n_tail_turns += stats->n_tail_turns;
+    sum->most_pages = (int32_t) weft_max64(sum->most_pages,
+                                           stats->most_pages);
+}
+
 /* Generates the round's samples of all sets at the same time. */
 static int roll_out(struct weft_iteration *p)
 {
@@ -216,18 +233,7 @@ static int roll_out(struct weft_iteration *p)
     for (int32_t k = 0; job && k < p->n_sets; k++) {
         if (p->set[k].policy.model)
             weft_g_view_close(&p->set[k].policy);
-        p->rollout.n_decoded += job[k].stats.n_decoded;
-        p->rollout.n_prefilled += job[k].stats.n_prefilled;
-        p->rollout.n_chunks += job[k].stats.n_chunks;
-        p->rollout.n_shared += job[k].stats.n_shared;
-        p->rollout.n_preempted += job[k].stats.n_preempted;
-        p->rollout.n_moved += job[k].stats.n_moved;
-        p->rollout.n_cached += job[k].stats.n_cached;
-        p->rollout.n_freed += job[k].stats.n_freed;
-        p->rollout.n_turns += job[k].stats.n_turns;
-        p->rollout.n_tail_turns += job[k].stats.n_tail_turns;
-        p->rollout.most_pages = (int32_t) weft_max64(p->rollout.most_pages,
-                                                     job[k].stats.most_pages);
+        add_stats(&job[k].stats, &p->rollout);
     }
     weft_free(job);
     weft_free(args);
