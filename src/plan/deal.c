@@ -2,6 +2,7 @@
 #include "plan/deal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -40,37 +41,48 @@ static int by_cost(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
+/* Deals n items, costliest first, to the groups from `first` on: to the two
+ * halves of the groups, and on within each. A half has room for its share of
+ * the items, so how many a group gets depends on n and n_groups alone. */
+static void halve(struct item *item, int32_t n, int32_t first,
+                  int32_t n_groups, struct item *spare, int32_t *group_out)
+{
+    if (n_groups == 1) {
+        for (int32_t i = 0; i < n; i++)
+            group_out[item[i].index] = first;
+        return;
+    }
+    int32_t groups[2] = {(n_groups + 1) / 2, n_groups / 2};
+    int32_t left = (int32_t) weft_ceil_div((int64_t) n * groups[0], n_groups);
+    int32_t room[2] = {left, n - left}, count[2] = {0, 0};
+    double load[2] = {0, 0};
+    for (int32_t i = 0; i < n; i++) {
+        double ahead = load[0] * groups[1] - load[1] * groups[0];
+        int half = ahead > 0 || (ahead == 0 && room[1] < room[0]);
+        if (count[half] == room[half])
+            half = !half;
+        load[half] += item[i].cost;
+        (half ? spare : item)[count[half]++] = item[i];
+    }
+    memcpy(item + left, spare, (size_t) room[1] * sizeof *item);
+    halve(item, left, first, groups[0], spare, group_out);
+    halve(item + left, room[1], first + groups[0], groups[1], spare,
+          group_out);
+}
+
 int weft_plan_deal(int32_t n, const double *cost, int32_t n_groups,
                    int32_t *group_out, struct weft_err *err)
 {
-    struct item *item = weft_alloc((size_t) n, sizeof *item);
-    double *load = weft_alloc((size_t) n_groups, sizeof *load);
-    int32_t *count = weft_alloc((size_t) n_groups, sizeof *count);
-    int32_t most = (int32_t) weft_ceil_div(n, n_groups);
-    int rc = 0;
-
-    if (!item || !load || !count) {
-        rc = weft_err_nomem(err, "dealing samples",
-                            (size_t) n * sizeof *item);
-        goto out;
-    }
+    struct item *item = weft_alloc(2 * (size_t) n, sizeof *item);
+    if (!item)
+        return weft_err_nomem(err, "dealing samples",
+                              2 * (size_t) n * sizeof *item);
     for (int32_t i = 0; i < n; i++)
         item[i] = (struct item){cost[i], i};
     qsort(item, (size_t) n, sizeof *item, by_cost);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t best = -1;
-        for (int32_t g = 0; g < n_groups; g++)
-            if (count[g] < most && (best < 0 || load[g] < load[best]))
-                best = g;
-        group_out[item[i].index] = best;
-        load[best] += item[i].cost;
-        count[best]++;
-    }
-out:
+    halve(item, n, 0, n_groups, item + n, group_out);
     weft_free(item);
-    weft_free(load);
-    weft_free(count);
-    return rc;
+    return 0;
 }
 
 int32_t weft_plan_split(int32_t n, const int32_t *n_rows, int32_t max_rows,

@@ -16,10 +16,13 @@ double weft_plan_sample_cost(const struct weft_shape *shape, int32_t len);
 double weft_plan_stage_share(const struct weft_shape *shape, int32_t n_layers,
                              bool head);
 
-/* Deals n samples to n_groups: in descending cost (ties by index) each to the
- * group with the least cost that holds fewer than ceil(n / n_groups) samples
- * (ties by group). group_out[i] in 0..n_groups-1. Deterministic. Errors:
- * WEFT_ENOMEM. */
+/* Deals n samples to n_groups: in descending cost (ties by index) each to that
+ * half of the groups which has less cost for its groups, while there is room,
+ * and so on within the halves. So every half, quarter and so on of the groups,
+ * which is what a dp member has, has about the same cost, and all have as many
+ * samples, or one fewer: which have fewer, or none, depends on n and n_groups,
+ * not on costs. Ties: the half with less room, then the first.
+ * group_out[i] in 0..n_groups-1. Deterministic. Errors: WEFT_ENOMEM. */
 int weft_plan_deal(int32_t n, const double *cost, int32_t n_groups,
                    int32_t *group_out, struct weft_err *err);
 

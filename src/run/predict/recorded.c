@@ -122,39 +122,6 @@ int weft_run_record_again(const struct weft_trainer *t,
     return weft_run_record(t, &how, out, err);
 }
 
-/* The number of samples, n or more, that fills every gradient group: then no
- * way of dealing n to the groups makes more micro-batches. */
-static int64_t fill_groups(int64_t n, int64_t n_groups)
-{
-    return n > n_groups ? n_groups * weft_ceil_div(n, n_groups) : n;
-}
-
-static int64_t most_slots(const struct weft_trainer *t, int32_t call)
-{
-    int32_t n = weft_run_samples_at(&t->config, &t->flow,
-                                    weft_flow_origin_of_call(&t->flow, call));
-    return weft_g_generate_slots(&t->layout[call], n);
-}
-
-static void fill_batch(struct weft_trainer *t)
-{
-    struct weft_config *c = &t->config;
-    int32_t groups = c->numerics.gradient_groups, slots = 0;
-    int64_t each = c->rollout.samples_per_prompt;
-    int64_t n = c->rollout.prompts * each;
-    int64_t parts = t->settings.mini_batches;
-    c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
-    if (!weft_config_generates(c))
-        return;
-    /* no more slots than without these samples */
-    for (int32_t i = 1; i < t->flow.n_calls; i++)
-        if (t->flow.call[i].kind == WEFT_GENERATE)
-            slots = (int32_t) weft_max64(slots, most_slots(t, i));
-    c->rollout.slots = (int32_t) weft_min64(c->rollout.slots, slots);
-    c->rollout.prompts = (int32_t) weft_ceil_div(
-        parts * fill_groups(weft_ceil_div(n, parts), groups), each);
-}
-
 /* Fused training inserts the same tasks in an order that only a search
  * finds. */
 static void forget_order(const struct weft_trainer *t,
@@ -180,7 +147,6 @@ int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;
     most.plan.intra_stage_fusion = false;
     c->train.as_completed = c->train.as_completed && !fused;
-    fill_batch(&most);
     c->checkpoint.every = 0;
     c->plan_again.every = 0;
     c->epochs = 0; /* whole batches */
