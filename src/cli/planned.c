@@ -59,6 +59,21 @@ static int read_needs(const struct weft_cli_planned *o,
     return rc;
 }
 
+/* Whether the nodes of a cluster have room for the plan's. */
+static int check_cluster(const struct weft_cluster *cluster,
+                         const struct weft_plan *plan, struct weft_err *err)
+{
+    int32_t n = weft_cluster_fits(cluster, plan->n_devices);
+    return n >= plan->n_nodes
+             ? 0
+             : weft_err_set(
+                 err, WEFT_EINVAL,
+                 "the plan is for %d nodes of %d devices, of which "
+                 "cluster '%s' has %d",
+                 (int) plan->n_nodes, (int) plan->n_devices, cluster->name,
+                 (int) n);
+}
+
 /* Reads and checks the plan of `--check`; its cluster is used where none is
  * given. */
 static int check(const struct weft_cli_planned *o,
@@ -81,6 +96,8 @@ static int check(const struct weft_cli_planned *o,
     if (rc)
         return rc;
     rc = weft_plan_check(out, &needs->plan, err);
+    if (!rc && o->cluster)
+        rc = check_cluster(o->cluster, out, err);
     if (rc)
         weft_err_prefix(err, "%s", o->check);
     return rc;

@@ -299,6 +299,20 @@ done
 awk '$4 * 1 > 0 && ($4 / (256 / $3) - 1) ^ 2 > 1e-5 { exit 1 }' scaled ||
     fail "throughput is not samples by seconds"
 expect 2 "like 8..64" "$ppo" --scale 8
+# Where nothing fits: what is trained has 952,832 parameters of 16 bytes, by hand; and
+# with how many devices a placement fits.
+for of in 0.01419:2 0.01421:1; do
+    sed "s/memory_gib: 8/memory_gib: ${of%:*}/" cluster.yaml >least.yaml
+    expect 0 "fill ${of#*:} such devices; 'weft plan --scale 2..16'" "$ppo" \
+        --compare --cluster least.yaml --nodes 1 --devices 1
+done
+sed "s/memory_gib: 8/memory_gib: 0.03/" cluster.yaml >least.yaml
+expect 0 "2 devices are the fewest of these on which a placement fits: " "$ppo" \
+    --scale 1..2 --cluster least.yaml
+# A plan for another cluster.
+expect 0 "" "$ppo" --nodes 2 --devices 8 -o large.json
+expect 1 "large.json: the plan is for 2 nodes of 8 devices, of which cluster 'eight' has 0" \
+    "$ppo" --check large.json
 expect 1 "not whole nodes" "$ppo" --scale 6..6
 expect 2 "--lengths is for --compare" "$ppo" --lengths fixed:4
 expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json

@@ -12,6 +12,7 @@
 #include "job/plan_needs.h"
 #include "plan/strategy.h"
 #include "run/predict/divided.h"
+#include "run/predict/scale.h"
 
 /* ---- Simulating --------------------------------------------------------- */
 
@@ -155,6 +156,8 @@ int weft_run_compare(const struct weft_config *config,
     memcpy(out->row, c.row, sizeof out->row);
     weft_children_free(c.row, n, sizeof *c.row);
     out->best = find_best(out);
+    if (out->best < 0 && !rc)
+        weft_scale_tell(config, needs, out->none, sizeof out->none);
     if (find && out->row[c.searched].fits)
         out->found = c.searched;
     return rc;
@@ -185,12 +188,14 @@ static int32_t find_next(const struct weft_comparison *c)
     return find_best(&others);
 }
 
-/* Says what makes the best one faster than the next. */
+/* Says what makes the best one faster than the next, or what would fit. */
 static void add_reason(const struct weft_comparison *c,
                        const struct weft_dataflow *flow,
                        struct weft_string *out)
 {
     int32_t next = c->best < 0 ? -1 : find_next(c);
+    if (c->best < 0)
+        weft_string_addf(out, "\nnone fits: %s\n", c->none);
     if (next < 0)
         return;
     const struct weft_simulated *a = &c->row[c->best].simulated;

@@ -23,9 +23,10 @@ struct weft_compared {
 struct weft_comparison {
     struct weft_compared row[32];
     int32_t n;
-    int32_t best;  /* the fastest that fits; -1: none */
-    int32_t found; /* the searched plan; -1: there is none that fits */
-    bool batches;  /* the largest batches are known */
+    int32_t best;   /* the fastest that fits; -1: none */
+    int32_t found;  /* the searched plan; -1: there is none that fits */
+    bool batches;   /* the largest batches are known */
+    char none[300]; /* where none fits, what would do */
 };
 
 /* How many simulations of a job of this size may run at once, each in a process

@@ -8,6 +8,7 @@
 #include "job/plan_needs.h"
 #include "plan/shares.h"
 #include "run/predict/options_inside.h"
+#include "run/predict/scale.h"
 #include "run/trainer.h"
 
 /* ---- Problems ----------------------------------------------------------- */
@@ -320,15 +321,18 @@ static bool fits(const struct weft_finding *f, const struct weft_needed *m)
 static int refuse(const struct weft_finding *f, const struct weft_needed *m,
                   struct weft_err *err)
 {
+    char more[300];
+    weft_scale_tell(f->config, f->needs, more, sizeof more);
     return weft_err_set(
         err, WEFT_EINVAL,
         "no plan fits: the least that was tried can take %.4g GiB of device "
-        "%d%s, which has %.4g; most of it, %.3g GiB, is %s%s",
+        "%d%s, which has %.4g; most of it, %.3g GiB, is %s%s; %s",
         m->all / 0x1p30, (int) m->device,
         m->by_gangs ? ", counted by instruction of a tp group" : "",
         (double) f->needs->device_bytes / 0x1p30, m->most / 0x1p30,
         weft_mem_class_name(m->mem),
-        f->stopped ? "; the search was stopped before it had tried all" : "");
+        f->stopped ? "; the search was stopped before it had tried all" : "",
+        more);
 }
 
 /* Into how many parts a finalist cuts its calls' replicas. */

@@ -19,8 +19,14 @@ struct weft_scale {
 
 /* The row from which on throughput for each device falls; -1: none fits. */
 int32_t weft_scale_transition(const struct weft_scale *scale);
-/* Appends a table. Errors: WEFT_ENOMEM. */
+/* Appends a table, and which of the sizes is the first that is enough. Errors: WEFT_ENOMEM. */
 int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
                     struct weft_err *err);
+
+/* Where nothing fits: says how many devices the state of what is trained fills,
+ * with fewer than which nothing does, and how to find as many as are enough. */
+void weft_scale_tell(const struct weft_config *config,
+                     const struct weft_plan_needs *needs, char *text,
+                     size_t size);
 
 #endif
