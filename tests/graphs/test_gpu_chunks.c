@@ -10,10 +10,16 @@
 enum { SLOTS = 4, STEPS = 7, CHUNKS = 5, MAX_TOTAL = 150, PREFILL = 30 };
 
 static struct task_fixture f;
-/* Of one token, and one temperature: all steps are the same graph's. */
-static bool has_short_prompts;
-static bool has_same_prompts; /* longer than a page */
-static bool has_small_graphs; /* no step fits them */
+/* Slot i's prompt is n[i] tokens of a text, from number from[i] on. */
+struct prompts {
+    int32_t n[SLOTS], from[SLOTS];
+};
+static const struct prompts mixed = {{1, 20, 39, 58}, {0, 1, 2, 3}},
+                            alike = {{70, 70, 70, 70}, {0, 0, 0, 0}},
+                            shortest = {{1, 1, 1, 1}, {0, 1, 2, 3}};
+static const struct prompts *prompts = &mixed;
+static bool has_one_temperature; /* all steps are the same graph's */
+static bool has_small_graphs;    /* no step fits them */
 
 int64_t __real_weft_gen_graph_nodes(const struct weft_shape *shape);
 int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape);
@@ -61,19 +67,17 @@ static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
                   struct outcome *out)
 {
     struct weft_gen_admit admit[SLOTS];
-    int32_t prompt[MAX_TOTAL];
+    int32_t text[MAX_TOTAL];
     for (int i = 0; i < MAX_TOTAL; i++)
-        prompt[i] = (i * 29 + 3) % 270;
+        text[i] = (i * 29 + 3) % 270;
     for (int i = 0; i < SLOTS; i++) { /* one ends by its limit, early */
-        int32_t n = has_short_prompts ? 1
-                  : has_same_prompts  ? 70
-                                      : 1 + 19 * i;
-        admit[i] = (struct weft_gen_admit){
-            i, 20 + i, n, n - 1 + i + (i == 1 ? 5 : 40),
-            has_same_prompts ? prompt : prompt + i};
+        int32_t n = prompts->n[i];
+        admit[i] = (struct weft_gen_admit){i, 20 + i, n,
+                                           n - 1 + i + (i == 1 ? 5 : 40),
+                                           text + prompts->from[i]};
     }
     struct weft_gen_args own = *args; /* a graph is of one temperature */
-    own.sampling.temperature = number % 2 && !has_short_prompts ? 0.5f : 1;
+    own.sampling.temperature = number % 2 && !has_one_temperature ? 0.5f : 1;
     weft_g_generate_chunk(seq, gen, view, 0, &own, number == 0 ? SLOTS : 0,
                           admit);
     must_wait();
@@ -206,6 +210,24 @@ static void open_model(void)
     weft_g_layout_release(&home);
 }
 
+/* Decode steps that cannot be put on the stream together with the one before
+ * them, though every text has one row in both. A prompt's last token is read by
+ * itself here, so that this is such a step; then come those that share it, of
+ * whose prompts one token is left. */
+static void late_rows(struct weft_gen_args args)
+{
+    /* 1 row, then 4, which share a whole page */
+    static const struct prompts page = {{64, 65, 65, 65}, {0, 0, 0, 0}};
+    /* 3 rows, then 4, of which one begins in a copy of a page */
+    static const struct prompts copy = {{61, 62, 1, 1}, {0, 0, 100, 120}};
+    prompts = &page;
+    args.prefill_tokens = 63;
+    both(0, false, &args);
+    prompts = &copy;
+    args.prefill_tokens = 60;
+    both(0, false, &args);
+}
+
 static void chunks(void)
 {
     struct weft_gen_args args = generation;
@@ -213,9 +235,11 @@ static void chunks(void)
     args.n_stop = 0;
     both(0, false, &args);
     both(4, true, &args);
-    has_same_prompts = args.prefix_sharing = true;
+    args.prefix_sharing = true;
+    prompts = &alike;
     both(0, false, &args);
-    has_same_prompts = false;
+    late_rows(args);
+    prompts = &mixed;
     args = generation;
     args.stop_text = stop_texts();
     both(0, false, &args);
@@ -231,7 +255,8 @@ static void short_prompts(bool has_loops)
 {
     static struct outcome cpu, gpu;
     struct weft_gen_args args = generation;
-    has_short_prompts = true;
+    prompts = &shortest;
+    has_one_temperature = true;
     open_model();
     for (int i = 0; i < 2; i++) {
         run(weft_rt_n_gpus(rt), 0, &args, &cpu);
@@ -250,7 +275,8 @@ static void short_prompts(bool has_loops)
     }
     weft_g_model_release(&f.model);
     stop();
-    has_short_prompts = false;
+    prompts = &mixed;
+    has_one_temperature = false;
 }
 
 static void test_first_step(void)
@@ -264,7 +290,8 @@ static void test_first_step(void)
 static void without_graphs(void)
 {
     static struct outcome cpu, gpu;
-    has_short_prompts = has_small_graphs = true;
+    prompts = &shortest;
+    has_one_temperature = has_small_graphs = true;
     open_model();
     run(weft_rt_n_gpus(rt), 0, &generation, &cpu);
     struct counts n = run(0, 0, &generation, &gpu);
@@ -272,7 +299,8 @@ static void without_graphs(void)
     CHECK_INT(n.n_graphs + n.n_instances, 0);
     weft_g_model_release(&f.model);
     stop();
-    has_short_prompts = has_small_graphs = false;
+    prompts = &mixed;
+    has_one_temperature = has_small_graphs = false;
 }
 
 static void without_loops(void)
