@@ -4,7 +4,8 @@
  * attention_backward_impl.h. Probabilities are recomputed, for 16 rows and a
  * segment of 64 keys at a time, by two kernels: a block of the first has a
  * segment and goes through heads and rows in order (dK, dV); one of the second
- * has 16 rows of a head and goes through the keys in order (dQ).
+ * has 16 rows of a head and goes through the keys in order (dQ). Of a grid, y is
+ * a head of all tensor blocks, z a run.
  */
 #include "kern/attention_cuda.h"
 #include "kern/cuda_lang.h"
@@ -37,17 +38,18 @@ template <enum weft_dtype DTYPE>
 static __global__ void deltas(struct weft_attention_backward_cuda a,
                               int64_t n_rows)
 {
+    const struct weft_attention_backward_block &b = a.block[blockIdx.y];
     int lane = threadIdx.x % 16, d = a.head_dim;
     int64_t i = (int64_t) blockIdx.x * (THREADS / 16) + threadIdx.x / 16;
     int64_t n_heads = (int64_t) a.n_kv * a.n_group;
     int64_t row = i / n_heads, head = i % n_heads;
     float s = 0;
     for (int j = lane; row < n_rows && j < d; j += 16)
-        s = fmaf(load_as<DTYPE>(a.out, row * a.ldo + head * d + j),
-                 ((const float *) a.dout)[row * a.ldo + head * d + j], s);
+        s = fmaf(load_as<DTYPE>(b.out, row * a.ldo + head * d + j),
+                 ((const float *) b.dout)[row * a.ldo + head * d + j], s);
     s = warp_sum(s, 8, 1);
     if (row < n_rows && lane == 0)
-        a.delta[row * n_heads + head] = s;
+        b.delta[row * n_heads + head] = s;
 }
 
 /* ---- What both kernels share ---------------------------------------------- */
@@ -55,7 +57,8 @@ static __global__ void deltas(struct weft_attention_backward_cuda a,
 /* Rows row..row + n - 1 of a head; those behind it are 0. */
 template <enum weft_dtype DTYPE, int DMAX>
 static __device__ void fetch_rows(
-    const struct weft_attention_backward_cuda &a, int64_t row, int n,
+    const struct weft_attention_backward_cuda &a,
+    const struct weft_attention_backward_block &b, int64_t row, int n,
     int head, struct tile<DMAX> *t)
 {
     int d = a.head_dim, n_heads = a.n_kv * a.n_group;
@@ -64,15 +67,15 @@ static __device__ void fetch_rows(
         bool is_there = i < n && j < d;
         int64_t at = row + i;
         t->q[i][j] = is_there
-                       ? load_as<DTYPE>(a.q, at * a.ldqkv + head * d + j)
+                       ? load_as<DTYPE>(b.q, at * a.ldqkv + head * d + j)
                        : 0;
         t->dout[i][j] = is_there ? (
-                            (const float *) a.dout)[at * a.ldo + head * d + j]
+                            (const float *) b.dout)[at * a.ldo + head * d + j]
                                  : 0;
     }
     for (int i = threadIdx.x; i < n; i += THREADS) {
-        t->lse[i] = a.lse[(row + i) * a.ldlse + head];
-        t->delta[i] = a.delta[(row + i) * n_heads + head];
+        t->lse[i] = b.lse[(row + i) * a.ldlse + head];
+        t->delta[i] = b.delta[(row + i) * n_heads + head];
     }
 }
 
@@ -82,7 +85,8 @@ static __device__ void fetch_rows(
  * after it, when this is 0 or more; -1: from the next row on, ... */
 template <enum weft_dtype DTYPE, int DMAX>
 static __device__ __forceinline__ void gradients_of(
-    const struct weft_attention_backward_cuda &a, const struct tile<DMAX> &t,
+    const struct weft_attention_backward_cuda &a,
+    const struct weft_attention_backward_block &b, const struct tile<DMAX> &t,
     int64_t key, int first, int seen, float p[EACH], float ds[EACH])
 {
     float s[EACH], dp[EACH];
@@ -91,8 +95,8 @@ static __device__ __forceinline__ void gradients_of(
         s[i] = dp[i] = 0;
 #pragma unroll 4
     for (int j = 0; key >= 0 && j < a.head_dim; j++) {
-        float k = load_as<DTYPE>(a.k, key + j),
-              v = load_as<DTYPE>(a.v, key + j);
+        float k = load_as<DTYPE>(b.k, key + j),
+              v = load_as<DTYPE>(b.v, key + j);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             s[i] = fmaf(t.q[first + i][j], k, s[i]);
@@ -119,10 +123,13 @@ static __global__ void keys_backward(struct weft_attention_backward_cuda a)
     int n = a.run_rows[blockIdx.z], begin = (int) blockIdx.x * PAGE;
     if (begin >= n)
         return; /* the whole block */
+    int kv = (int) blockIdx.y % a.n_kv;
+    const struct weft_attention_backward_block &b =
+        a.block[blockIdx.y / (unsigned) a.n_kv];
     int64_t row0 = a.first_row[blockIdx.z];
     int column = me % DMAX, key0 = me / DMAX * KEYS;
     int key = begin + me % PAGE, first = me / PAGE * EACH;
-    int64_t kv_column = (int64_t) blockIdx.y * d;
+    int64_t kv_column = (int64_t) kv * d;
     int64_t key_at = key < n ? (row0 + key) * a.ldqkv + kv_column : -1;
     float dk[KEYS], dv[KEYS];
 #pragma unroll
@@ -132,10 +139,10 @@ static __global__ void keys_backward(struct weft_attention_backward_cuda a)
         for (int r = begin; r < n; r += ROWS) {
             int rows = n - r < ROWS ? n - r : ROWS;
             float p[EACH], ds[EACH];
-            fetch_rows<DTYPE, DMAX>(
-                a, row0 + r, rows, (int) blockIdx.y * a.n_group + g, &t.rows);
+            fetch_rows<DTYPE, DMAX>(a, b, row0 + r, rows, kv * a.n_group + g,
+                                    &t.rows);
             __syncthreads();
-            gradients_of<DTYPE, DMAX>(a, t.rows, key_at, first,
+            gradients_of<DTYPE, DMAX>(a, b, t.rows, key_at, first,
                                       r + first - key, p, ds);
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
@@ -157,8 +164,8 @@ static __global__ void keys_backward(struct weft_attention_backward_cuda a)
     for (int k = 0; k < KEYS; k++) {
         int64_t at = (row0 + begin + key0 + k) * a.ldd + kv_column + column;
         if (begin + key0 + k < n && column < d) {
-            a.dk[at] = dk[k];
-            a.dv[at] = dv[k];
+            b.dk[at] = dk[k];
+            b.dv[at] = dv[k];
         }
     }
 }
@@ -170,7 +177,10 @@ static __global__ void rows_backward(struct weft_attention_backward_cuda a)
 {
     enum { MINE = ROWS * DMAX / THREADS }; /* rows of a thread */
     WEFT_SHARED(struct rows_tile<DMAX>, t);
-    int d = a.head_dim, me = threadIdx.x, head = (int) blockIdx.y;
+    int d = a.head_dim, me = threadIdx.x, n_heads = a.n_kv * a.n_group;
+    int head = (int) blockIdx.y % n_heads;
+    const struct weft_attention_backward_block &b =
+        a.block[(int) blockIdx.y / n_heads];
     int n = a.run_rows[blockIdx.z], r = (int) blockIdx.x * ROWS;
     if (r >= n)
         return; /* the whole block */
@@ -183,14 +193,14 @@ static __global__ void rows_backward(struct weft_attention_backward_cuda a)
 #pragma unroll
     for (int i = 0; i < MINE; i++)
         dq[i] = 0;
-    fetch_rows<DTYPE, DMAX>(a, row0 + r, rows, head, &t.rows);
+    fetch_rows<DTYPE, DMAX>(a, b, row0 + r, rows, head, &t.rows);
     __syncthreads();
     for (int begin = 0; begin <= r; begin += PAGE) {
         int key = begin + me % PAGE,
             keys = n - begin < PAGE ? n - begin : PAGE;
         float p[EACH], ds[EACH];
         gradients_of<DTYPE, DMAX>(
-            a, t.rows, key < n ? (row0 + key) * a.ldqkv + kv_column : -1,
+            a, b, t.rows, key < n ? (row0 + key) * a.ldqkv + kv_column : -1,
             first, r + first - key, p, ds);
 #pragma unroll
         for (int i = 0; i < EACH; i++)
@@ -199,7 +209,7 @@ static __global__ void rows_backward(struct weft_attention_backward_cuda a)
 #pragma unroll 4
         for (int j = 0; j < keys; j++) {
             int64_t at = (row0 + begin + j) * a.ldqkv + kv_column + column;
-            float k = column < d ? load_as<DTYPE>(a.k, at) : 0;
+            float k = column < d ? load_as<DTYPE>(b.k, at) : 0;
 #pragma unroll
             for (int i = 0; i < MINE; i++)
                 dq[i] = fmaf(t.ds[j][mine + i], k, dq[i]);
@@ -209,7 +219,7 @@ static __global__ void rows_backward(struct weft_attention_backward_cuda a)
 #pragma unroll
     for (int i = 0; i < MINE; i++)
         if (mine + i < rows && column < d)
-            a.dq[(row0 + r + mine + i) * a.ldd + head * d + column] = dq[i];
+            b.dq[(row0 + r + mine + i) * a.ldd + head * d + column] = dq[i];
 }
 
 /* ---- Launches ----------------------------------------------------------------- */
@@ -218,10 +228,10 @@ template <enum weft_dtype DTYPE, int DMAX>
 static void launch(cudaStream_t stream,
                    const struct weft_attention_backward_cuda *a)
 {
-    dim3 segments(blocks_for(a->max_rows, PAGE), (unsigned) a->n_kv,
-                  (unsigned) a->n_runs);
-    dim3 rows(blocks_for(a->max_rows, ROWS),
-              (unsigned) (a->n_kv * a->n_group), (unsigned) a->n_runs);
+    unsigned n_kv = (unsigned) (a->n_blocks * a->n_kv);
+    dim3 segments(blocks_for(a->max_rows, PAGE), n_kv, (unsigned) a->n_runs);
+    dim3 rows(blocks_for(a->max_rows, ROWS), n_kv * (unsigned) a->n_group,
+              (unsigned) a->n_runs);
     WEFT_LAUNCH((keys_backward<DTYPE, DMAX>), segments, THREADS, stream, *a);
     WEFT_LAUNCH((rows_backward<DTYPE, DMAX>), rows, THREADS, stream, *a);
 }
@@ -232,8 +242,9 @@ static void backward_of(cudaStream_t stream,
                         int64_t n_rows)
 {
     int64_t heads = n_rows * a->n_kv * a->n_group;
-    WEFT_LAUNCH(deltas<DTYPE>, blocks_for(heads, THREADS / 16), THREADS,
-                stream, *a, n_rows);
+    WEFT_LAUNCH(deltas<DTYPE>,
+                dim3(blocks_for(heads, THREADS / 16), (unsigned) a->n_blocks),
+                THREADS, stream, *a, n_rows);
     if (a->head_dim <= 64)
         launch<DTYPE, 64>(stream, a);
     else if (a->head_dim <= 128)

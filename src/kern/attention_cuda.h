@@ -69,6 +69,16 @@ struct CUstream_st;
 void weft_k_attention_cuda(struct CUstream_st *stream,
                            const struct weft_attention_cuda *a);
 
+/* What a tensor block has of its own, backwards. */
+struct weft_attention_backward_block {
+    const void *q, *k, *v; /* (rows, ldqkv) in dtype, a head at its D */
+    const void *out;       /* (rows, ldo) in dtype */
+    const void *dout;      /* (rows, ldo): f32; on tensor cores in dtype */
+    const float *lse;      /* (rows, ldlse) */
+    float *delta;          /* scratch: (rows, query heads) */
+    float *dq, *dk, *dv;   /* (rows, ldd) */
+};
+
 /* Backward pass over whole sequences, all n_rows rows of them; the struct's
  * pointers as above. Row j of run i, of run_rows[i] rows, is first_row[i] +
  * j. dq, dk and dv are overwritten. */
@@ -76,17 +86,10 @@ struct weft_attention_backward_cuda {
     enum weft_dtype dtype;
     int32_t head_dim, n_kv, n_group, n_runs, max_rows;
     const int32_t *run_rows, *first_row; /* (n_runs) */
-    const void *q, *k, *v; /* (rows, ldqkv) in dtype, a head at its D */
-    int64_t ldqkv;
-    const void *out;  /* (rows, ldo) in dtype */
-    const void *dout; /* (rows, ldo): f32; on tensor cores in dtype */
-    int64_t ldo;
-    const float *lse; /* (rows, ldlse) */
-    int64_t ldlse;
+    int64_t ldqkv, ldo, ldlse, ldd;
     float scale;
-    float *delta;        /* scratch: (rows, query heads) */
-    float *dq, *dk, *dv; /* (rows, ldd) */
-    int64_t ldd;
+    int32_t n_blocks;
+    struct weft_attention_backward_block block[WEFT_MAX_BLOCKS];
 };
 void weft_k_attention_backward_cuda(
     struct CUstream_st *stream, const struct weft_attention_backward_cuda *a,

@@ -61,7 +61,7 @@ static __device__ __forceinline__ void begin_k(tile<D, DECODE> &t,
 {
     const uint16_t *page = (const uint16_t *) keys;
     typedef shape<D, DECODE> S;
-#pragma unroll 1
+#pragma unroll(DECODE ? 1 : 2) /* what takes the fewest registers */
     for (int e = threadIdx.x; e < D * PAGE / 8; e += S::THREADS) {
         int j = e / (PAGE / 8), key = e % (PAGE / 8) * 8;
         bool is_there = j < d;

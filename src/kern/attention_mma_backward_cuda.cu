@@ -2,7 +2,8 @@
 /*
  * Backward pass of attention on tensor cores. Scores and their gradients are
  * recomputed for 64 rows and 64 keys at a time, by two kernels: a block of the
- * first has 64 keys, of the second 64 rows of a query head. A warp has 16 of
+ * first has 64 keys, of the second 64 rows of a query head; of a grid, y is a
+ * head of all tensor blocks, z a run. A warp has 16 of
  * them, whose gradients begin with 0 and never leave its registers:
  *
  *     dV += P^T dO     dK += dS^T Q     16 rows at a time, heads in order
@@ -24,6 +25,7 @@ template <int D> struct alignas(16) rows_of_head {
 static __global__ void deltas(struct weft_attention_backward_cuda a,
                               int64_t n_rows)
 {
+    const struct weft_attention_backward_block &b = a.block[blockIdx.y];
     int j = threadIdx.x % 16 * 8, d = a.head_dim;
     int64_t i = (int64_t) blockIdx.x * (THREADS / 16) + threadIdx.x / 16;
     int64_t n_heads = (int64_t) a.n_kv * a.n_group;
@@ -32,8 +34,8 @@ static __global__ void deltas(struct weft_attention_backward_cuda a,
     if (row < n_rows && j < d) {
         int64_t at = row * a.ldo + head * d + j;
         for (int e = 0; e < 8; e += 4) {
-            float4 x = load4_as<WEFT_BF16>(a.out, at + e);
-            float4 y = load4_as<WEFT_BF16>(a.dout, at + e);
+            float4 x = load4_as<WEFT_BF16>(b.out, at + e);
+            float4 y = load4_as<WEFT_BF16>(b.dout, at + e);
             s = fmaf(x.x, y.x, s);
             s = fmaf(x.y, y.y, s);
             s = fmaf(x.z, y.z, s);
@@ -42,7 +44,7 @@ static __global__ void deltas(struct weft_attention_backward_cuda a,
     }
     s = warp_sum(s, 8, 1);
     if (row < n_rows && j == 0)
-        a.delta[row * n_heads + head] = s;
+        b.delta[row * n_heads + head] = s;
 }
 
 /* Score s and gradient dp become probability and the gradient of the score. */
@@ -61,17 +63,18 @@ static __device__ __forceinline__ void gradient_of(
 template <int D>
 static __device__ __forceinline__ void fetch_head(
     rows_of_head<D> &t, const struct weft_attention_backward_cuda &a,
-    int64_t row, int n, int head)
+    const struct weft_attention_backward_block &b, int64_t row, int n,
+    int head)
 {
     int d = a.head_dim, n_heads = a.n_kv * a.n_group;
-    begin_rows<D>(t.t.x, (const uint16_t *) a.q + row * a.ldqkv + head * d,
+    begin_rows<D>(t.t.x, (const uint16_t *) b.q + row * a.ldqkv + head * d,
                   a.ldqkv, n, d);
-    begin_rows<D>(t.t.y, (const uint16_t *) a.dout + row * a.ldo + head * d,
+    begin_rows<D>(t.t.y, (const uint16_t *) b.dout + row * a.ldo + head * d,
                   a.ldo, n, d);
     weft_copies_end();
     for (int i = threadIdx.x; i < TILE; i += THREADS) {
-        t.lse[i] = i < n ? a.lse[(row + i) * a.ldlse + head] : 0;
-        t.delta[i] = i < n ? a.delta[(row + i) * n_heads + head] : 0;
+        t.lse[i] = i < n ? b.lse[(row + i) * a.ldlse + head] : 0;
+        t.delta[i] = i < n ? b.delta[(row + i) * n_heads + head] : 0;
     }
     weft_copies_wait<0>();
     __syncthreads();
@@ -113,15 +116,18 @@ static __global__ __launch_bounds__(THREADS) void keys_backward(
     int n = a.run_rows[blockIdx.z], begin = (int) blockIdx.x * TILE;
     if (begin >= n)
         return; /* the whole block */
+    int kv_head = (int) blockIdx.y % a.n_kv;
+    const struct weft_attention_backward_block &b =
+        a.block[(int) blockIdx.y / a.n_kv];
     int64_t row0 = a.first_row[blockIdx.z];
-    int64_t kv = (int64_t) blockIdx.y * d;
+    int64_t kv = (int64_t) kv_head * d;
     int mine = begin + threadIdx.x / WEFT_WARP * 16;
     uint32_t k[D / 16][4], v[D / 16][4];
     float dk[D / 8][4], dv[D / 8][4];
     int64_t from = (row0 + begin) * a.ldqkv + kv;
-    begin_rows<D>(t.t.x, (const uint16_t *) a.k + from, a.ldqkv, n - begin,
+    begin_rows<D>(t.t.x, (const uint16_t *) b.k + from, a.ldqkv, n - begin,
                   d);
-    begin_rows<D>(t.t.y, (const uint16_t *) a.v + from, a.ldqkv, n - begin,
+    begin_rows<D>(t.t.y, (const uint16_t *) b.v + from, a.ldqkv, n - begin,
                   d);
     weft_copies_end();
     take_rows<D>(t.t, k, v);
@@ -129,8 +135,7 @@ static __global__ __launch_bounds__(THREADS) void keys_backward(
     clear<D / 8>(dv);
     for (int g = 0; g < a.n_group; g++)
         for (int r = begin; r < n; r += TILE) {
-            fetch_head<D>(t, a, row0 + r, n - r,
-                          (int) blockIdx.y * a.n_group + g);
+            fetch_head<D>(t, a, b, row0 + r, n - r, kv_head * a.n_group + g);
 #pragma unroll 1
             for (int i = 0; i < TILE; i += 16)
                 if (r + i >= mine && r + i < n) /* else no row sees a key */
@@ -140,8 +145,8 @@ static __global__ __launch_bounds__(THREADS) void keys_backward(
             __syncthreads();
         }
     int64_t to = (row0 + mine) * a.ldd + kv;
-    store_rows<D>(a.dk + to, a.ldd, n - mine, d, dk);
-    store_rows<D>(a.dv + to, a.ldd, n - mine, d, dv);
+    store_rows<D>(b.dk + to, a.ldd, n - mine, d, dk);
+    store_rows<D>(b.dv + to, a.ldd, n - mine, d, dv);
 }
 
 /* ---- dQ --------------------------------------------------------------------- */
@@ -168,13 +173,16 @@ static __device__ __forceinline__ void add_rows(
     add_times<D>(dq, x, &t.x[i]);
 }
 
+/* Three blocks on a multiprocessor. */
 template <int D>
-static __global__ __launch_bounds__(THREADS) void rows_backward(
+static __global__ __launch_bounds__(THREADS, 3) void rows_backward(
     struct weft_attention_backward_cuda a)
 {
     WEFT_SHARED(pair<D>, t);
     int d = a.head_dim, lane = threadIdx.x % WEFT_WARP;
-    int head = (int) blockIdx.y, n_heads = a.n_kv * a.n_group;
+    int n_heads = a.n_kv * a.n_group, head = (int) blockIdx.y % n_heads;
+    const struct weft_attention_backward_block &b =
+        a.block[(int) blockIdx.y / n_heads];
     int n = a.run_rows[blockIdx.z];
     int begin = (int) (gridDim.x - 1 - blockIdx.x) * TILE; /* longest first */
     if (begin >= n)
@@ -185,24 +193,24 @@ static __global__ __launch_bounds__(THREADS) void rows_backward(
     uint32_t q[D / 16][4], dout[D / 16][4];
     float dq[D / 8][4], lse[2], delta[2];
     int64_t row = row0 + begin;
-    begin_rows<D>(t.x, (const uint16_t *) a.q + row * a.ldqkv + head * d,
-                  a.ldqkv, n - begin, d);
-    begin_rows<D>(t.y, (const uint16_t *) a.dout + row * a.ldo + head * d,
-                  a.ldo, n - begin, d);
+    begin_rows<D, 2>(t.x, (const uint16_t *) b.q + row * a.ldqkv + head * d,
+                     a.ldqkv, n - begin, d);
+    begin_rows<D, 2>(t.y, (const uint16_t *) b.dout + row * a.ldo + head * d,
+                     a.ldo, n - begin, d);
     weft_copies_end();
     take_rows<D>(t, q, dout);
     for (int r = 0; r < 2; r++) {
         int i = mine + lane / 4 + 8 * r;
-        lse[r] = i < n ? a.lse[(row0 + i) * a.ldlse + head] : 0;
-        delta[r] = i < n ? a.delta[(row0 + i) * n_heads + head] : 0;
+        lse[r] = i < n ? b.lse[(row0 + i) * a.ldlse + head] : 0;
+        delta[r] = i < n ? b.delta[(row0 + i) * n_heads + head] : 0;
     }
     clear<D / 8>(dq);
     for (int key = 0; key <= begin; key += TILE) {
         int64_t from = (row0 + key) * a.ldqkv + kv;
-        begin_rows<D>(t.x, (const uint16_t *) a.k + from, a.ldqkv, n - key,
-                      d);
-        begin_rows<D>(t.y, (const uint16_t *) a.v + from, a.ldqkv, n - key,
-                      d);
+        begin_rows<D, 2>(t.x, (const uint16_t *) b.k + from, a.ldqkv, n - key,
+                         d);
+        begin_rows<D, 2>(t.y, (const uint16_t *) b.v + from, a.ldqkv, n - key,
+                         d);
         weft_copies_end();
         weft_copies_wait<0>();
         __syncthreads();
@@ -213,7 +221,7 @@ static __global__ __launch_bounds__(THREADS) void rows_backward(
                             q, dout, lse, delta, dq);
         __syncthreads();
     }
-    store_rows<D>(a.dq + (row0 + mine) * a.ldd + head * d, a.ldd, n - mine, d,
+    store_rows<D>(b.dq + (row0 + mine) * a.ldd + head * d, a.ldd, n - mine, d,
                   dq);
 }
 
@@ -224,7 +232,8 @@ static void launch(cudaStream_t stream,
                    const struct weft_attention_backward_cuda *a)
 {
     unsigned tiles = blocks_for(a->max_rows, TILE);
-    unsigned n_kv = (unsigned) a->n_kv, n_runs = (unsigned) a->n_runs;
+    unsigned n_kv = (unsigned) (a->n_blocks * a->n_kv),
+             n_runs = (unsigned) a->n_runs;
     WEFT_LAUNCH(keys_backward<D>, dim3(tiles, n_kv, n_runs), THREADS, stream,
                 *a);
     WEFT_LAUNCH(rows_backward<D>,
@@ -237,8 +246,9 @@ void weft_attention_mma_backward_cuda(
     int64_t n_rows)
 {
     int64_t heads = n_rows * a->n_kv * a->n_group;
-    WEFT_LAUNCH(deltas, blocks_for(heads, THREADS / 16), THREADS, stream, *a,
-                n_rows);
+    WEFT_LAUNCH(deltas,
+                dim3(blocks_for(heads, THREADS / 16), (unsigned) a->n_blocks),
+                THREADS, stream, *a, n_rows);
     if (a->head_dim <= 64)
         launch<64>(stream, a);
     else

@@ -13,13 +13,14 @@ template <int D> struct alignas(16) pair {
     enum { LD = D + 8 }; /* banks do not collide */
     uint16_t x[TILE][LD], y[TILE][LD];
 };
-/* 64 rows of d numbers, the first n of which are there. */
-template <int D>
+/* 64 rows of d numbers, the first n of which are there. UNROLL: what takes the
+ * fewest registers where it is called. */
+template <int D, int UNROLL = 1>
 static __device__ __forceinline__ void begin_rows(uint16_t (*to)[pair<D>::LD],
                                                   const void *from,
                                                   int64_t ld, int n, int d)
 {
-#pragma unroll 1
+#pragma unroll UNROLL
     for (int e = threadIdx.x; e < TILE * D / 8; e += THREADS) {
         int i = e / (D / 8), j = e % (D / 8) * 8;
         bool is_there = i < n && j < d;

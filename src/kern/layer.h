@@ -148,9 +148,6 @@ void weft_rope_table_fill(const struct weft_shape *shape,
 /* out (D / 2): radians per position of each pair, rounded to f32 as in other
  * implementations. */
 void weft_rope_frequencies(const struct weft_shape *shape, float *out);
-/* Whether all KV heads of a block have equally many readers in it. */
-bool weft_layer_heads_are_alike(const struct weft_shape *shape, int32_t t);
-
 /* out (d): d / 2 cosines of position * frequency, then as many sines. */
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out);

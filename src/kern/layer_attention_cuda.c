@@ -6,7 +6,8 @@
 #include "kern/attention_cuda.h"
 #include "kern/layer_forward_cuda.h"
 
-bool weft_layer_heads_are_alike(const struct weft_shape *s, int32_t t)
+/* Whether all KV heads of a block have equally many readers in it. */
+static bool heads_are_alike(const struct weft_shape *s, int32_t t)
 {
     struct weft_heads first = weft_block_readers(s, t, 0);
     bool alike = true;
@@ -17,16 +18,15 @@ bool weft_layer_heads_are_alike(const struct weft_shape *s, int32_t t)
     return alike;
 }
 
-/* Whether one launch has all heads of all blocks of the range. */
-static bool blocks_are_alike(const struct weft_shape *s,
-                             struct weft_range range)
+bool weft_layer_blocks_are_alike(const struct weft_shape *s,
+                                 struct weft_range range)
 {
     const struct weft_block *first = &s->block[range.first];
     bool alike = true;
     for (int32_t t = range.first; t < weft_range_end(range); t++)
         alike &= s->block[t].n_kv == first->n_kv
               && s->block[t].n_heads == first->n_heads
-              && weft_layer_heads_are_alike(s, t);
+              && heads_are_alike(s, t);
     return alike;
 }
 
@@ -44,7 +44,7 @@ size_t weft_layer_parts_bytes_cuda(const struct weft_forward_cuda *p)
     const struct weft_shape *s = p->f.s;
     struct weft_range range = p->f.range;
     size_t most = 0;
-    if (blocks_are_alike(s, range))
+    if (weft_layer_blocks_are_alike(s, range))
         return parts_of(p, p->n_kv, weft_block_readers(s, range.first, 0).n);
     for (int32_t t = range.first; t < weft_range_end(range); t++)
         for (int32_t head = 0; head < s->block[t].n_kv; head++) {
@@ -179,7 +179,7 @@ static void attend_all(const struct weft_forward_cuda *p,
 {
     const struct weft_shape *s = p->f.s;
     struct weft_range range = p->f.range;
-    if (blocks_are_alike(s, range)) {
+    if (weft_layer_blocks_are_alike(s, range)) {
         attend(p, pages, range, 0, s->block[range.first].n_kv,
                weft_block_readers(s, range.first, 0));
         return;

@@ -15,10 +15,9 @@ static void backward_at(struct weft_backward_cuda *p,
 {
     const struct weft_shape *s = p->b.s;
     struct weft_range range = p->b.range;
-    int64_t m = p->b.batch->n_rows, n_heads = 0;
+    int64_t m = p->b.batch->n_rows;
     size_t element = weft_dtype_bytes(s->dtype);
     int64_t ff = weft_layer_widest(s, range, weft_block_ff);
-    int64_t q = weft_layer_widest(s, range, weft_block_q);
     p->b.run_rows = weft_arena_take(arena, p->b.batch->n_runs, 0);
     p->normed = weft_arena_take(arena, m * s->hidden, element);
     p->dy = weft_arena_take(arena, m * s->hidden, element);
@@ -29,19 +28,20 @@ static void backward_at(struct weft_backward_cuda *p,
     struct weft_arena mlp = *arena;
     p->dact = weft_arena_take(&mlp, m * ff, sizeof(float));
     p->act = weft_arena_take(&mlp, m * ff, element);
-    p->datt = weft_arena_take(arena, m * q,
-                              weft_dtype_bytes(weft_backward_datt_dtype(s)));
     for (int32_t t = range.first; t < weft_range_end(range); t++) {
-        n_heads = weft_max64(n_heads, s->block[t].n_heads);
         p->dgate_up[t] = weft_arena_take(&mlp, m * 2 * weft_block_ff(s, t),
                                          element);
+        p->datt[t] = weft_arena_take(
+            arena, m * weft_block_q(s, t),
+            weft_dtype_bytes(weft_backward_datt_dtype(s)));
+        p->delta[t] = weft_arena_take(arena, m * s->block[t].n_heads,
+                                      sizeof(float));
         p->dqkv_rounded[t] = weft_arena_take(arena, m * weft_block_qkv(s, t),
                                              element);
         for (int i = 0; s->qk_norm && i < 2; i++)
             p->norm_sum[i][t] = weft_arena_take(arena, m * s->head_dim,
                                                 sizeof(float));
     }
-    p->delta = weft_arena_take(arena, m * n_heads, sizeof(float));
     arena->used = mlp.used > arena->used ? mlp.used : arena->used;
 }
 

@@ -19,8 +19,8 @@ struct weft_backward_cuda {
     void *act;                       /* (M, ff) in dtype */
     void *dgate_up[WEFT_MAX_BLOCKS]; /* (M, 2 ff) in dtype */
     /* attention's, in the same memory */
-    void *datt;   /* (M, q) of one block: f32, on tensor cores in dtype */
-    float *delta; /* (M, heads) of one block */
+    void *datt[WEFT_MAX_BLOCKS];   /* (M, q): f32, on tensor cores in dtype */
+    float *delta[WEFT_MAX_BLOCKS]; /* (M, heads) */
     void *dqkv_rounded[WEFT_MAX_BLOCKS]; /* (M, qkv) in dtype */
     float *dqkv[WEFT_MAX_BLOCKS];        /* (M, qkv), not in scratch */
     /* of q's norm, then of k's: rows' gradients (M, D); with qk_norm */

@@ -19,6 +19,10 @@ struct weft_gemm_cuda {
 };
 void weft_layer_gemm_cuda(const struct weft_k_gemm_args *args, void *context);
 
+/* Whether one launch has all heads of all blocks of the range. */
+bool weft_layer_blocks_are_alike(const struct weft_shape *shape,
+                                 struct weft_range range);
+
 /* Scratch of m rows' products: of sums over blocks. */
 size_t weft_layer_gemm_bytes_cuda(const struct weft_shape *shape, int64_t m);
 

@@ -9,45 +9,45 @@
 
 /* ---- O product and heads ------------------------------------------------ */
 
-static void attend(const struct weft_backward_cuda *p, int32_t t,
-                   int32_t head, int32_t n_kv, struct weft_heads readers)
+/* Attention of the KV heads head.. head + n_kv - 1 of n blocks from t on, each
+ * read by `readers.n` query heads, the first of them readers.first. */
+static void attend(const struct weft_backward_cuda *p,
+                   struct weft_range blocks, int32_t head, int32_t n_kv,
+                   struct weft_heads readers)
 {
     const struct weft_layer_backward *b = &p->b;
     const struct weft_shape *s = b->s;
-    int64_t d = s->head_dim, q = weft_block_q(s, t);
-    int64_t kv = weft_block_kv(s, t), first = readers.first * d;
+    int64_t d = s->head_dim, q = weft_block_q(s, blocks.first);
+    int64_t kv = weft_block_kv(s, blocks.first), first = readers.first * d;
     int64_t k = q + head * d;
-    void *qkv = b->at.qkv[t];
-    float *dqkv = p->dqkv[t];
-    weft_k_attention_backward_cuda(
-        p->gemm.stream,
-        &(struct weft_attention_backward_cuda){
-            .dtype = s->dtype,
-            .head_dim = s->head_dim,
-            .n_kv = n_kv,
-            .n_group = readers.n,
-            .n_runs = b->batch->n_runs,
-            .max_rows = p->rows.max_rows,
-            .run_rows = p->rows.run_rows,
-            .first_row = p->rows.first_row,
-            .q = weft_layer_at(s, qkv, first),
-            .k = weft_layer_at(s, qkv, k),
-            .v = weft_layer_at(s, qkv, k + kv),
-            .ldqkv = q + 2 * kv,
+    size_t element = weft_dtype_bytes(weft_backward_datt_dtype(s));
+    struct weft_attention_backward_cuda a = {
+        .dtype = s->dtype,
+        .head_dim = s->head_dim,
+        .n_kv = n_kv,
+        .n_group = readers.n,
+        .n_runs = b->batch->n_runs,
+        .max_rows = p->rows.max_rows,
+        .run_rows = p->rows.run_rows,
+        .first_row = p->rows.first_row,
+        .ldqkv = q + 2 * kv,
+        .ldo = q,
+        .ldlse = s->block[blocks.first].n_heads,
+        .ldd = q + 2 * kv,
+        .scale = 1.0f / sqrtf((float) d)};
+    for (int32_t t = blocks.first; t < weft_range_end(blocks); t++)
+        a.block[a.n_blocks++] = (struct weft_attention_backward_block){
+            .q = weft_layer_at(s, b->at.qkv[t], first),
+            .k = weft_layer_at(s, b->at.qkv[t], k),
+            .v = weft_layer_at(s, b->at.qkv[t], k + kv),
             .out = weft_layer_at(s, b->at.att[t], first),
-            .dout = (char *) p->datt
-                  + (size_t) first
-                        * weft_dtype_bytes(weft_backward_datt_dtype(s)),
-            .ldo = q,
+            .dout = (char *) p->datt[t] + (size_t) first * element,
             .lse = b->at.lse[t] + readers.first,
-            .ldlse = s->block[t].n_heads,
-            .scale = 1.0f / sqrtf((float) d),
-            .delta = p->delta,
-            .dq = dqkv + first,
-            .dk = dqkv + k,
-            .dv = dqkv + k + kv,
-            .ldd = q + 2 * kv},
-        b->batch->n_rows);
+            .delta = p->delta[t],
+            .dq = p->dqkv[t] + first,
+            .dk = p->dqkv[t] + k,
+            .dv = p->dqkv[t] + k + kv};
+    weft_k_attention_backward_cuda(p->gemm.stream, &a, b->batch->n_rows);
 }
 
 /* One sum of a shared head's rows (layer_heads_cpu.c). */
@@ -74,17 +74,19 @@ void weft_backward_heads_cuda(struct weft_backward_cuda *p, float *shared)
     struct weft_range range = p->b.range;
     for (int32_t t = range.first; t < weft_range_end(range); t++) {
         struct weft_layer_matrix o = weft_layer_matrix(&p->b, t, WEFT_PART_O);
-        int32_t n_kv = s->block[t].n_kv;
         weft_backward_dx_cuda(p, &o, p->dy, weft_backward_datt_dtype(s),
-                              p->datt);
+                              p->datt[t]);
         weft_backward_dw_cuda(p, &o, weft_block_q(s, t), p->dy,
                               p->b.at.att[t]);
-        if (weft_layer_heads_are_alike(s, t))
-            attend(p, t, 0, n_kv, weft_block_readers(s, t, 0));
-        else
-            for (int32_t head = 0; head < n_kv; head++)
-                attend(p, t, head, 1, weft_block_readers(s, t, head));
     }
+    if (weft_layer_blocks_are_alike(s, range))
+        attend(p, range, 0, s->block[range.first].n_kv,
+               weft_block_readers(s, range.first, 0));
+    else
+        for (int32_t t = range.first; t < weft_range_end(range); t++)
+            for (int32_t head = 0; head < s->block[t].n_kv; head++)
+                attend(p, (struct weft_range){t, 1}, head, 1,
+                       weft_block_readers(s, t, head));
     weft_layer_share_heads(s, range, p->b.batch->n_rows, p->dqkv, shared,
                            sum_heads, p);
 }
@@ -155,17 +157,29 @@ static void norms_of_heads(const struct weft_backward_cuda *p,
     }
 }
 
+static void qkv_biases(const struct weft_backward_cuda *p)
+{
+    const struct weft_shape *s = p->b.s;
+    struct weft_row_sums_cuda sums = {0};
+    struct weft_range range = p->b.range;
+    for (int32_t t = range.first; s->qkv_bias && t < weft_range_end(range);
+         t++) {
+        struct weft_layout l;
+        int32_t i = sums.n_blocks++;
+        weft_layout_get(s, WEFT_TILE_LAYER, t, &l);
+        sums.x[i] = p->dqkv[t];
+        sums.n[i] = sums.ld[i] = weft_block_qkv(s, t);
+        sums.sum[i] = p->b.grad[t]
+                    + weft_layout_part(&l, WEFT_PART_QKV_BIAS)->offset;
+    }
+    weft_add_rows_cuda(p->gemm.stream, p->b.batch->n_rows, &sums);
+}
+
 static void qkv_weights(const struct weft_backward_cuda *p, int32_t t)
 {
     const struct weft_layer_backward *b = &p->b;
     int64_t m = b->batch->n_rows, n = weft_block_qkv(b->s, t);
     struct weft_layer_matrix w = weft_layer_matrix(b, t, WEFT_PART_QKV);
-    struct weft_layout l;
-    weft_layout_get(b->s, WEFT_TILE_LAYER, t, &l);
-    const struct weft_part *bias = weft_layout_part(&l, WEFT_PART_QKV_BIAS);
-    if (bias)
-        weft_k_add_rows_cuda(p->gemm.stream, m, n, p->dqkv[t], n,
-                             b->grad[t] + bias->offset);
     if (b->s->qk_norm) /* otherwise when it was rotated */
         weft_k_round_cuda(p->gemm.stream, b->s->dtype, m * n, p->dqkv[t],
                           p->dqkv_rounded[t]);
@@ -223,6 +237,7 @@ void weft_backward_qkv_cuda(struct weft_backward_cuda *p, const float *x,
     weft_k_rmsnorm_cuda(
         p->gemm.stream, s->dtype, m, s->hidden, s->rms_eps, x,
         weft_layer_vector(s, WEFT_PART_NORM1, b->weights->norms), p->normed);
+    qkv_biases(p);
     for (int32_t t = b->range.first; t < weft_range_end(b->range); t++)
         qkv_weights(p, t);
     drop_replica(p);

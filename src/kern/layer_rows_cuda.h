@@ -85,6 +85,17 @@ void weft_norm_round_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
                           int64_t m, int64_t h, float eps, const float *x,
                           const float *w, void *y, const float *d,
                           void *rounded);
+/* weft_k_add_rows_cuda() of several matrices: sum[t] (n[t]) += the rows of
+ * x[t] (m, ld[t]). */
+struct weft_row_sums_cuda {
+    int32_t n_blocks;
+    const float *x[WEFT_MAX_BLOCKS];
+    int64_t n[WEFT_MAX_BLOCKS], ld[WEFT_MAX_BLOCKS];
+    float *sum[WEFT_MAX_BLOCKS];
+};
+void weft_add_rows_cuda(struct CUstream_st *stream, int64_t m,
+                        const struct weft_row_sums_cuda *sums);
+
 /* weft_k_rmsnorm_backward_cuda(); rounded: NULL, or dx in the dtype, too. */
 void weft_norm_backward_cuda(struct CUstream_st *stream,
                              enum weft_dtype dtype, int64_t m, int64_t h,

@@ -95,11 +95,12 @@ struct row_steps {
 /* sum[j] += sum over rows of dy[i][j] * x[i][j] * inv[i], as fused steps; with
  * IS_SUM only of dy. */
 template <bool IS_SUM>
-static __global__ void row_chain(int64_t m, int64_t n, int64_t ld,
-                                 const float *dy, const float *x,
-                                 const float *inv, float *sum)
+static __device__ __forceinline__ void row_chain(struct row_steps &step,
+                                                 int64_t m, int64_t n,
+                                                 int64_t ld, const float *dy,
+                                                 const float *x,
+                                                 const float *inv, float *sum)
 {
-    WEFT_SHARED(struct row_steps, step);
     int lane = threadIdx.x, fetcher = threadIdx.y;
     int64_t j = (int64_t) blockIdx.x * WEFT_WARP + lane;
     bool adds = fetcher == 0 && j < n;
@@ -128,6 +129,23 @@ static __global__ void row_chain(int64_t m, int64_t n, int64_t ld,
         sum[j] = total;
 }
 
+static __global__ void add_products(int64_t m, int64_t h, const float *dy,
+                                    const float *x, const float *inv,
+                                    float *sum)
+{
+    WEFT_SHARED(struct row_steps, step);
+    row_chain<false>(step, m, h, h, dy, x, inv, sum);
+}
+
+static __global__ void add_rows(int64_t m, struct weft_row_sums_cuda a)
+{
+    WEFT_SHARED(struct row_steps, step);
+    int t = (int) blockIdx.y;
+    if ((int64_t) blockIdx.x * WEFT_WARP < a.n[t])
+        row_chain<true>(step, m, a.n[t], a.ld[t], a.x[t], NULL, NULL,
+                        a.sum[t]);
+}
+
 template <enum weft_dtype DTYPE>
 static void rmsnorm_dx_of(cudaStream_t stream, int64_t m, int64_t h,
                           float eps, const float *x, const float *w,
@@ -149,9 +167,9 @@ void weft_norm_backward_cuda(cudaStream_t stream, enum weft_dtype dtype,
     WEFT_BY_DTYPE(dtype, rmsnorm_dx_of, stream, m, h, eps, x, w, dy, dx,
                   scratch, rounded);
     if (dw)
-        WEFT_LAUNCH(row_chain<false>, blocks_for(h, WEFT_WARP),
-                    dim3(WEFT_WARP, FETCHERS), stream, m, h, h, dy, x,
-                    scratch, dw);
+        WEFT_LAUNCH(add_products, blocks_for(h, WEFT_WARP),
+                    dim3(WEFT_WARP, FETCHERS), stream, m, h, dy, x, scratch,
+                    dw);
 }
 
 void weft_k_rmsnorm_backward_cuda(cudaStream_t stream, int64_t m, int64_t h,
@@ -166,10 +184,20 @@ void weft_k_rmsnorm_backward_cuda(cudaStream_t stream, int64_t m, int64_t h,
 void weft_k_add_rows_cuda(cudaStream_t stream, int64_t m, int64_t n,
                           const float *x, int64_t ldx, float *sum)
 {
-    if (m > 0)
-        WEFT_LAUNCH(row_chain<true>, blocks_for(n, WEFT_WARP),
-                    dim3(WEFT_WARP, FETCHERS), stream, m, n, ldx, x, NULL,
-                    NULL, sum);
+    struct weft_row_sums_cuda one = {1, {x}, {n}, {ldx}, {sum}};
+    weft_add_rows_cuda(stream, m, &one);
+}
+
+void weft_add_rows_cuda(cudaStream_t stream, int64_t m,
+                        const struct weft_row_sums_cuda *a)
+{
+    int64_t n = 0;
+    for (int32_t t = 0; t < a->n_blocks; t++)
+        n = weft_max64(n, a->n[t]);
+    if (m > 0 && n > 0)
+        WEFT_LAUNCH(add_rows,
+                    dim3(blocks_for(n, WEFT_WARP), (unsigned) a->n_blocks),
+                    dim3(WEFT_WARP, FETCHERS), stream, m, *a);
 }
 
 /* ---- Rounding, columns --------------------------------------------------- */

@@ -491,7 +491,9 @@ static void check_gradient(const struct whole *b, int i, int64_t h,
     free(expect);
 }
 
-static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
+/* n_blocks: tensor blocks that share the KV heads. */
+static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g,
+                        int32_t n_blocks)
 {
     struct whole b = {dtype,
                       d,
@@ -528,8 +530,8 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
         for (int64_t h = 0; h < KV; h++)
             cpu_backward(&b, i, h);
     char *qkv_ = dev_put(b.qkv, n_qkv * size);
-    void *out_ = dev_put(b.out, n_out * size);
-    void *dout_ = dev_put(dout, n_out * weft_dtype_bytes(dout_dtype));
+    char *out_ = dev_put(b.out, n_out * size);
+    char *dout_ = dev_put(dout, n_out * weft_dtype_bytes(dout_dtype));
     float *grad_ = dev_new(n_qkv * 4);
     float *lse_ = dev_put(b.lse, n_lse * 4), *delta_ = dev_new(n_lse * 4);
     int32_t *n_ = dev_put(b.n, sizeof b.n);
@@ -537,27 +539,32 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
     int64_t k0 = KV * g * d, v0 = k0 + KV * d;
     struct weft_attention_backward_cuda a = {.dtype = dtype,
                                              .head_dim = d,
-                                             .n_kv = KV,
+                                             .n_kv = KV / n_blocks,
                                              .n_group = g,
                                              .n_runs = SEQUENCES,
                                              .max_rows = 131,
                                              .run_rows = n_,
                                              .first_row = first_,
-                                             .q = qkv_,
-                                             .k = qkv_ + (size_t) k0 * size,
-                                             .v = qkv_ + (size_t) v0 * size,
                                              .ldqkv = b.ld,
-                                             .out = out_,
-                                             .dout = dout_,
                                              .ldo = b.ldo,
-                                             .lse = lse_,
                                              .ldlse = b.ldlse,
+                                             .ldd = b.ld,
                                              .scale = 0.3f,
-                                             .delta = delta_,
-                                             .dq = grad_,
-                                             .dk = grad_ + k0,
-                                             .dv = grad_ + v0,
-                                             .ldd = b.ld};
+                                             .n_blocks = n_blocks};
+    for (int32_t t = 0; t < n_blocks; t++) {
+        int64_t kv = (int64_t) t * a.n_kv * d, q = kv * g;
+        a.block[t] = (struct weft_attention_backward_block){
+            .q = qkv_ + (size_t) q * size,
+            .k = qkv_ + (size_t) (k0 + kv) * size,
+            .v = qkv_ + (size_t) (v0 + kv) * size,
+            .out = out_ + (size_t) q * size,
+            .dout = dout_ + (size_t) q * weft_dtype_bytes(dout_dtype),
+            .lse = lse_ + t * a.n_kv * g,
+            .delta = delta_ + (int64_t) t * b.rows * a.n_kv * g,
+            .dq = grad_ + q,
+            .dk = grad_ + k0 + kv,
+            .dv = grad_ + v0 + kv};
+    }
     weft_k_attention_backward_cuda(0, &a, b.rows);
     if (cpu_is_fused() && !on_tensor_cores)
         CHECK(dev_same(grad_, b.grad, n_qkv * 4));
@@ -575,12 +582,13 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
 
 static void backwards(void)
 {
-    backward_of(WEFT_F32, 10, 2);
-    backward_of(WEFT_BF16, 64, 3);
-    backward_of(WEFT_BF16, 8, 2);
-    backward_of(WEFT_BF16, 120, 1);
-    backward_of(WEFT_F32, 80, 1);
-    backward_of(WEFT_BF16, 130, 1);
+    backward_of(WEFT_F32, 10, 2, 1);
+    backward_of(WEFT_F32, 10, 2, KV);
+    backward_of(WEFT_BF16, 64, 3, 1);
+    backward_of(WEFT_BF16, 8, 2, KV);
+    backward_of(WEFT_BF16, 120, 1, 1);
+    backward_of(WEFT_F32, 80, 1, 1);
+    backward_of(WEFT_BF16, 130, 1, 1);
 }
 
 static void test_attention_backward(void)

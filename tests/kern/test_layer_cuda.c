@@ -473,13 +473,13 @@ static void test_decode(void)
         }
 }
 
-/* A layer like Qwen2.5's, of these blocks. */
-static void init_qwen(struct fixture *f, int32_t n_blocks)
+/* A layer like Qwen2.5's, of these blocks and KV heads. */
+static void init_qwen(struct fixture *f, int32_t n_blocks, int32_t n_kv_heads)
 {
     struct weft_shape s = {.hidden = 64,
                            .n_layers = 1,
                            .n_heads = 8,
-                           .n_kv_heads = 4,
+                           .n_kv_heads = n_kv_heads,
                            .head_dim = 16,
                            .intermediate = 256,
                            .vocab = 512,
@@ -491,10 +491,11 @@ static void init_qwen(struct fixture *f, int32_t n_blocks)
     fixture_init(f, s, n_blocks);
 }
 
-/* How many kernels a training step's backward pass of the layer is. */
-static int64_t backward_step(struct fixture *f)
+/* How many kernels a training step's backward pass of the layer is, of two
+ * sequences, the second of n rows. */
+static int64_t backward_step(struct fixture *f, int32_t n_rows)
 {
-    static const int32_t length[] = {3, 70};
+    const int32_t length[] = {3, n_rows};
     const struct weft_shape *s = &f->s;
     struct fixture_batch b;
     struct device d;
@@ -532,23 +533,49 @@ static int64_t backward_step(struct fixture *f)
 
 /* Beside its products, of which each block has one of q, k and v, of o, of gate
  * and up, of down: rows with the first norm; q, k and v with rotation and cache;
- * attention and its join; the sum with the second norm; SwiGLU; the last sum.
- * Backwards a layer of one block has 8 products, for gradients of weights and of
- * inputs; the rounded gradient with the second norm, SwiGLU, rows, three of
- * attention, rotation with rounding, the first norm, a bias, and two for each norm
- * backwards. */
+ * attention and its join; the sum with the second norm; SwiGLU; the last sum. */
+static int64_t decode_launches(int32_t n_blocks)
+{
+    return 4 * n_blocks + 7;
+}
+
+/* Each block has 8 products, for gradients of weights and of inputs, and SwiGLU;
+ * besides: the rounded gradient with the second norm; rows; three of attention;
+ * rotation with rounding; the first norm; biases; two for each norm backwards.
+ * Gradients of the layer's and of the MLP's input are sums over several blocks,
+ * which come in pieces of as many rows as scratch has room for: a launch more
+ * for each, and the products' again. A KV head that several blocks read has its
+ * sum and its zero in the other one, for dk and for dv. */
+static int64_t backward_launches(int32_t n_blocks, int32_t n_pieces,
+                                 int32_t n_shared)
+{
+    int64_t sums = n_blocks > 1 ? n_pieces + (n_pieces - 1) * n_blocks : 0;
+    return 9 * n_blocks + 12 + 2 * sums + 4 * n_shared;
+}
+
 static void count_launches(void)
 {
     for (int32_t n_blocks = 1; n_blocks <= 4; n_blocks *= 2) {
         struct fixture f;
-        init_qwen(&f, n_blocks);
-        int64_t n = decode_step(&f), backward = backward_step(&f);
+        init_qwen(&f, n_blocks, 4);
+        int64_t n = decode_step(&f), few = backward_step(&f, 11);
+        int64_t many = backward_step(&f, 70);
+        fixture_release(&f);
+        init_qwen(&f, n_blocks, 2);
+        int64_t shared = backward_step(&f, 11);
 #ifdef WEFT_CUDA_EXECUTOR
-        CHECK_INT(n, 4 * n_blocks + 7);
-        CHECK_INT(n_blocks == 1 ? backward : 21, 21);
+        /* here a piece is 16 KiB of what blocks have: rows of 64 numbers */
+        int32_t n_pieces = (73 + 64 / n_blocks - 1) / (64 / n_blocks);
+        CHECK_INT(n, decode_launches(n_blocks));
+        CHECK_INT(few, backward_launches(n_blocks, 1, 0));
+        CHECK_INT(many, backward_launches(n_blocks, n_pieces, 0));
+        CHECK_INT(shared,
+                  backward_launches(n_blocks, 1, n_blocks > 2 ? 2 : 0));
 #endif
         (void) n;
-        (void) backward;
+        (void) few;
+        (void) many;
+        (void) shared;
         fixture_release(&f);
     }
 }
