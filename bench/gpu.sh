@@ -1,13 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make bench-gpu`: bench/gpu; then a step of SFT by `weft train` beside the
-# same kernels in bench/gpu's loop, and iterations of PPO of 1.5B; then runs of a
-# tiny model, whose results are compared; then the training step and prefill by
-# PyTorch and Transformers, GRPO by TRL, and log-probs of a random model, where
-# PYTHON (python3) can import them and they see the card; and at last the name
-# of what was not measured, with the reason. Each part is ended after
-# WEFT_BENCH_LIMIT_S seconds (300), and the rest goes on. The status is 1 if a
-# part has failed, or results differ. Models of a few GB are made under TMPDIR.
+# `make bench-gpu`: bench/gpu; then runs of a tiny model, whose results are
+# compared; then the training step and prefill by PyTorch and Transformers, and
+# log-probs of a random model, where PYTHON (python3) can import them and they
+# see the card; then a step of SFT by `weft train` beside the same kernels in
+# bench/gpu's loop, iterations of PPO of 1.5B, GRPO also by TRL; then all kernels
+# under compute-sanitizer; and at last the name of what was not measured, with
+# the reason. Each part is ended after WEFT_BENCH_LIMIT_S seconds (300), and the
+# rest goes on, until WEFT_BENCH_TOTAL_S seconds (600) have passed since
+# WEFT_BENCH_BEGUN (now; for make when it began to build), in seconds since 1970.
+# The status is 1 if a part has failed, or results differ. Models of a few GB are
+# made under TMPDIR.
 # Options are bench/gpu's; with --shape only what belongs to that shape.
 set -u
 bench=$WEFT_BUILDDIR/bench/gpu
@@ -34,14 +37,23 @@ broken() # WHAT: a part that should have been measured; the log says why
     absent "$1" "$(tail -n 1 "$dir/log")"
     failed=1
 }
-# A part that hangs does not take the time of the others.
+# A part that hangs does not take the time of the others, nor all of them more
+# than there is.
 limit_s=${WEFT_BENCH_LIMIT_S:-300}
+total_s=${WEFT_BENCH_TOTAL_S:-600}
+begun=${WEFT_BENCH_BEGUN:-$(date +%s)}
 limited()
 {
-    timeout -k 10 "$limit_s" "$@"
+    left_s=$((begun + total_s - $(date +%s)))
+    [ $left_s -gt 0 ] || {
+        echo "no time was left of $total_s s" >&2
+        return 124
+    }
+    most_s=$(awk "BEGIN { print $limit_s < $left_s ? $limit_s : $left_s }")
+    timeout -k 10 "$most_s" "$@"
     rc=$?
     case $rc in
-    124 | 137) echo "it was ended after $limit_s s" >&2 ;;
+    124 | 137) echo "it was ended after $most_s s" >&2 ;;
     esac
     return $rc
 }
@@ -80,8 +92,17 @@ model() # FOLDER SHAPE
     esac
     folder=$1
     shift
-    "$weft" init --family qwen2 --max-positions 1032 --dtype bf16 \
+    limited "$weft" init --family qwen2 --max-positions 1032 --dtype bf16 \
         -o "$folder" "$@" >"$dir/log" 2>&1
+}
+
+imports() # STATEMENTS [ARGUMENT]: whether Python can
+{
+    left_out=
+    limited "$python" -c "$@" 2>"$dir/log"
+    rc=$?
+    [ $rc != 124 ] || left_out=": $(tail -n 1 "$dir/log")"
+    return $rc
 }
 
 made() # FOLDER SHAPE ROWS: a model for them
@@ -213,8 +234,8 @@ grpo() # SHAPE PROMPTS TOKENS AT_ONCE DEVICE
     iteration grpo "$1" "$2" 8 "$3" "model: {actor: actor}
 ppo: {mini_batches: 1, kl: {place: none}}"
     ours=$s
-    if ! "$python" -c 'import trl, datasets' 2>/dev/null; then
-        absent "TRL's GRPO (bar: 3 times as fast)" "$python has no TRL"
+    if ! imports 'import trl, datasets'; then
+        absent "TRL's GRPO (bar: 3 times as fast)" "$python has no TRL$left_out"
     elif ! limited "$python" "$WEFT_SRCDIR/bench/grpo_trl.py" "$dir/actor" \
         "$dir/prompts.jsonl" 0 3 "$2" "$3" bf16 "$5" "$4" \
         >"$dir/trl" 2>"$dir/log"; then
@@ -254,28 +275,6 @@ logprobs() # SHAPE DEVICE
     done
     rm -rf "$dir/scored"
 }
-
-case $only in
-tiny)
-    overhead tiny 2 16
-    whole tiny 2 16 32768
-    ppo tiny 2 8
-    grpo tiny 2 8 8 "$device"
-    ;;
-'')
-    overhead 0.5b 4 1024
-    ppo 1.5b 256 512
-    grpo 1.5b 32 512 8 "$device"
-    absent "whole 7B with offloaded optimizer state" "--shape 7b has it: its \
-weights alone take minutes to make"
-    ;;
-7b) whole 7b 4 1024 7070619136 ;; # without the table of embeddings
-0.5b) overhead 0.5b 4 1024 ;;
-1.5b)
-    ppo 1.5b 256 512
-    grpo 1.5b 32 512 8 "$device"
-    ;;
-esac
 
 # ---- The same results -------------------------------------------------------
 
@@ -361,7 +360,6 @@ sanitized()
     verdict "compute-sanitizer, all kernels of bench" $?
 }
 results
-sanitized
 
 # ---- PyTorch ----------------------------------------------------------------
 
@@ -389,17 +387,42 @@ beside()
             "$(awk "BEGIN { print 100 * $theirs / $ours }")" '>=120'
     done <"$dir/shapes"
 }
-if "$python" -c 'import sys, torch, transformers
-assert sys.argv[1] == "cpu" or torch.cuda.is_available()' "$device" \
-    2>/dev/null; then
+if imports 'import sys, torch, transformers
+assert sys.argv[1] == "cpu" or torch.cuda.is_available()' "$device"; then
     beside
     logprobs small "$device"
 else
     absent "log-probs beside Transformers" "as PyTorch; make check compares \
 goldens on CPU devices, and tests/kern/card_* kernels with CPUs"
     absent "PyTorch's training step and prefill" "$python has no PyTorch with \
-Transformers that sees this GPU (PYTHON=... for another)"
+Transformers that sees this GPU (PYTHON=... for another)$left_out"
 fi
+
+# ---- What takes long --------------------------------------------------------
+
+
+case $only in
+tiny)
+    overhead tiny 2 16
+    whole tiny 2 16 32768
+    ppo tiny 2 8
+    grpo tiny 2 8 8 "$device"
+    ;;
+'')
+    overhead 0.5b 4 1024
+    ppo 1.5b 256 512
+    grpo 1.5b 32 512 8 "$device"
+    absent "whole 7B with offloaded optimizer state" "--shape 7b has it: its \
+weights alone take minutes to make"
+    ;;
+7b) whole 7b 4 1024 7070619136 ;; # without the table of embeddings
+0.5b) overhead 0.5b 4 1024 ;;
+1.5b)
+    ppo 1.5b 256 512
+    grpo 1.5b 32 512 8 "$device"
+    ;;
+esac
+sanitized
 
 # ---- What is missing --------------------------------------------------------
 

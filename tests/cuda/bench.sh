@@ -39,6 +39,18 @@ for what in 'the rows that bench/gpu had left: it was ended after 0.01 s' \
 done
 grep -q 'a run that goes on, bits .* RED ' bench-gpu.txt ||
     { echo "FAIL: without time, a run that went on"; failed=1; }
+
+# Nor do all parts together take more than there is: here since 1970.
+WEFT_BENCH_BEGUN=1 PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" \
+    --shape tiny --seconds 0 >bench-gpu.txt 2>/dev/null
+[ $? = 1 ] || { echo "FAIL: status with no time left"; failed=1; }
+for what in 'the rows that bench/gpu had left' 'the same results of small' \
+    'whole tiny with offloaded optimizer state' 'ppo of tiny' \
+    "PyTorch's training step and prefill: false has no PyTorch with \
+Transformers that sees this GPU (PYTHON=... for another)"; do
+    grep -qF -e "- $what: no time was left of 600 s" bench-gpu.txt ||
+        { echo "FAIL: no time left, no '$what'"; cat bench-gpu.txt; failed=1; }
+done
 rm -f bench-gpu.txt
 sh "$WEFT_SRCDIR/bench/gpu.sh" --shape 70b 2>/dev/null
 [ $? = 2 ] || { echo "FAIL: status of another shape"; failed=1; }
