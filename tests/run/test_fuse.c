@@ -251,6 +251,12 @@ static void test_fuse_record(void)
         (const char *const[]){FUSED, ONE_STEP, "runtime.devices=2",
                               "layout=pp2,micro_batches=3", NULL});
     check_record("record", true);
+    /* where copies of what subtasks read are tasks of the same devices */
+    run("record-places", 3,
+        (const char *const[]){FUSED, ONE_STEP, "runtime.devices=2",
+                              "runtime.place=device",
+                              "layout=pp2,micro_batches=3", NULL});
+    check_record("record-places", true);
     run("record-joined", 3,
         (const char *const[]){
             FUSED, "ppo.epochs=1", "train.joined_mini_batches=2",
