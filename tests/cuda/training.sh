@@ -271,6 +271,29 @@ for layout in dp2 tp2 pp2; do
         layout=$layout && same ppo-cpu-f32 "ppo-$layout"
 done
 
+# Pipelines of both models in one schedule; the last samples move to one
+# replica; the next iteration's samples are made while one trains.
+WEFT_CARDS=2 ppo ppo-fused numerics.dtype=f32 runtime.devices=gpu \
+    layout=pp2,micro_batches=2 train.intra_stage_fusion=true &&
+    same ppo-cpu-f32 ppo-fused
+tail -n 1 ppo-fused/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
+    fail "fused training out of order"
+uneven="numerics.dtype=f32 rollout.prompts=4 rollout.max_new_tokens=16 \
+rollout.min_new_tokens=16 rollout.lengths=lognormal:6:0.8"
+# shellcheck disable=SC2086
+{
+    ppo ppo-cpu-uneven $uneven
+    WEFT_CARDS=2 ppo ppo-moved $uneven runtime.devices=gpu layout=dp2 \
+        rollout.chunk_tokens=1 rollout.inter_stage_fusion=true \
+        rollout.remaining=0.5 rollout.instances=1 &&
+        same ppo-cpu-uneven ppo-moved
+}
+grep -q '"gen/migrated": [1-9]' ppo-moved/metrics.jsonl ||
+    fail "no sample has moved"
+ppo ppo-cpu-stale numerics.dtype=f32 rollout.staleness=1
+WEFT_CARDS=2 ppo ppo-stale numerics.dtype=f32 rollout.staleness=1 \
+    runtime.devices=gpu layout=disaggregated && same ppo-cpu-stale ppo-stale
+
 # Two ranks on one card: each has half of its memory.
 if command -v on_ranks >/dev/null; then
     shared="runtime.devices=gpu runtime.ranks_per_gpu=2"
