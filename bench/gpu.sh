@@ -44,12 +44,17 @@ total_s=${WEFT_BENCH_TOTAL_S:-600}
 begun=${WEFT_BENCH_BEGUN:-$(date +%s)}
 limited()
 {
+    within "$limit_s" "$@"
+}
+within() # SECONDS COMMAND
+{
     left_s=$((begun + total_s - $(date +%s)))
     [ $left_s -gt 0 ] || {
         echo "no time was left of $total_s s" >&2
         return 124
     }
-    most_s=$(awk "BEGIN { print $limit_s < $left_s ? $limit_s : $left_s }")
+    most_s=$(awk "BEGIN { print $1 < $left_s ? $1 : $left_s }")
+    shift
     timeout -k 10 "$most_s" "$@"
     rc=$?
     case $rc in
@@ -92,7 +97,7 @@ model() # FOLDER SHAPE
     esac
     folder=$1
     shift
-    limited "$weft" init --family qwen2 --max-positions 1032 --dtype bf16 \
+    within "$total_s" "$weft" init --family qwen2 --max-positions 1032 --dtype bf16 \
         -o "$folder" "$@" >"$dir/log" 2>&1
 }
 
