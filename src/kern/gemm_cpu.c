@@ -19,9 +19,7 @@ enum {
     GROUP_BYTES = 384 << 10, /* of x; a panel fits into the L2 beside them */
     PANEL_BYTES = 512 << 10, /* a larger panel is read once per group */
     CHAIN_STEPS = 1024,      /* steps of a panel that all rows take at once */
-    /* bytes; a step takes less time than a load, of one row the least */
-    STREAM_AHEAD = 4096,
-    ROW_AHEAD = 2048
+    STREAM_AHEAD = 4096      /* bytes; a step takes less time than a load */
 };
 
 /* Rows [row, row + n_rows) of the product with one panel. */
@@ -34,14 +32,11 @@ struct part {
 };
 
 /* What tile i of n prefetches in `steps` steps over w: its share of as many
- * steps, which all n tiles will read next, `distance` steps later. A single
- * tile has so many rows, and reads what comes soon. */
+ * steps, which all n tiles will read next, `distance` steps later. */
 static struct weft_k_next next_of(const char *w, int64_t distance,
-                                  int64_t steps, int64_t i, int64_t n,
-                                  int64_t rows)
+                                  int64_t steps, int64_t i, int64_t n)
 {
-    struct weft_k_next next = {w + (rows > 1 ? STREAM_AHEAD : ROW_AHEAD),
-                               WEFT_PANEL_BYTES};
+    struct weft_k_next next = {w + STREAM_AHEAD, WEFT_PANEL_BYTES};
     if (n > 1) {
         next.step = weft_ceil_div(WEFT_PANEL_BYTES, n);
         next.at = w + distance * WEFT_PANEL_BYTES + i * next.step * steps;
@@ -72,9 +67,8 @@ static void chain(const struct part *p, int b, float *c, int64_t ldc,
             int64_t end = p->n_rows * (t + 1) / n_tiles;
             struct weft_k_next next = p->n_parts > 1
                                         ? next_of(at, depth, n, p->part,
-                                                  p->n_parts, p->n_rows)
-                                        : next_of(at, n, n, t, n_tiles,
-                                                  p->n_rows);
+                                                  p->n_parts)
+                                        : next_of(at, n, n, t, n_tiles);
             tile((int) (end - row), n, x + row * ldx + s * WEFT_STEP_BYTES,
                  ldx, at, c + row * ldc, ldc, cont || s > 0, next);
             row = end;

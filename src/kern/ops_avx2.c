@@ -11,7 +11,6 @@
 #define STORE_PAST(p, v) _mm256_stream_ps(p, v)
 #define SPLAT(p) _mm256_castsi256_ps(_mm256_set1_epi32(step_of(p)))
 #define PREFETCH(p) _mm_prefetch(p, _MM_HINT_T0)
-#define PREFETCH_ONCE(p) _mm_prefetch(p, _MM_HINT_NTA)
 #define DOT_F32(acc, s, w) _mm256_fmadd_ps(s, w, acc)
 #define DOT_BF16(acc, s, w)                                                  \
     _mm256_fmadd_ps(EVEN(s), EVEN(w), _mm256_fmadd_ps(ODD(s), ODD(w), acc))

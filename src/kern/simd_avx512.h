@@ -14,7 +14,6 @@
 #define STORE_PAST(p, v) _mm512_stream_ps(p, v)
 #define SPLAT(p) _mm512_castsi512_ps(_mm512_set1_epi32(step_of(p)))
 #define PREFETCH(p) _mm_prefetch(p, _MM_HINT_T0)
-#define PREFETCH_ONCE(p) _mm_prefetch(p, _MM_HINT_NTA)
 #define DOT_F32(acc, s, w) _mm512_fmadd_ps(s, w, acc)
 #define SQRT16(x) STORE((x), _mm512_sqrt_ps(LOAD(x)))
 

@@ -2,9 +2,8 @@
 /*
  * Tiles of ops.h with vectors of one instruction set. The including file
  * defines VEC (a type of LANES floats), LANES, MAX_ROWS, ZERO, LOAD, STORE,
- * SPLAT (copies step_of(p) to every element), PREFETCH, PREFETCH_ONCE (for
- * what is read once: it does not displace what the caches hold), and DOT_F32
- * and DOT_BF16 (return acc + step).
+ * SPLAT (copies step_of(p) to every element), PREFETCH, and DOT_F32 and
+ * DOT_BF16 (return acc + step).
  *
  * The instruction for pairs of bf16 treats inputs below 2^-126 as zero and
  * replaces such results by zero, whatever mode the processor is in. An
@@ -63,13 +62,8 @@ WEFT_INLINE int32_t step_of(const char *p)
         const char *x9 = x + 9 * ldx;                                        \
         EACH_ROW(ROW_BEGIN)                                                  \
         for (int64_t s_ = 0; s_ < steps; s_++) {                             \
-            if (rows == 1) { /* the product's only row */                    \
-                PREFETCH_ONCE(next.at);                                      \
-                PREFETCH_ONCE(next.at + 64);                                 \
-            } else {                                                         \
-                PREFETCH(next.at);                                           \
-                PREFETCH(next.at + 64);                                      \
-            }                                                                \
+            PREFETCH(next.at);                                               \
+            PREFETCH(next.at + 64);                                          \
             VEC w0 = LOAD((const float *) w);                                \
             VEC w1 = LOAD((const float *) w + LANES);                        \
             EACH_ROW(row)                                                    \
