@@ -67,10 +67,21 @@ run() # on or off, pair, words...
     done >>"$dir/table"
 }
 
+costs() # words...
+{
+    "$weft" profile --limit "${LIMIT:-20}" -o "$dir/costs.json" \
+        "$dir/ppo.yaml" "layout=dp$instances" "runtime.devices=$instances" \
+        "$@" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
+    [ "$ranks" = 1 ] || on_ranks 2 "$weft" profile "$dir/ppo.yaml" "$@" \
+        --messages "$dir/costs.json" >"$dir/log" 2>&1 ||
+        { cat "$dir/log"; exit 1; }
+}
+
 row() # instances, processes, words...
 {
     instances=$1 ranks=$2 pair=0
     shift 2
+    costs "$@"
     : >"$dir/table"
     while [ $pair -lt "${PAIRS:-3}" ]; do
         pair=$((pair + 1))
@@ -79,7 +90,8 @@ row() # instances, processes, words...
                 run off $pair "$@"
             else
                 # shellcheck disable=SC2086
-                run on $pair rollout.inter_stage_fusion=true ${ON:-} "$@"
+                run on $pair rollout.inter_stage_fusion=true \
+                    "costs=$dir/costs.json" ${ON:-} "$@"
             fi
         done
     done
