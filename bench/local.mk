@@ -127,6 +127,10 @@ bench-trust-here: %D%/speed weft$(EXEEXT)
 EXTRA_DIST += %D%/auto.sh
 bench-auto: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/auto.sh $(AUTO)
+EXTRA_DIST += %D%/again.sh
+# What planning again gains where lengths drift, simulated; AGAIN: its options.
+bench-again: weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/again.sh $(AGAIN)
 # A step of GRPO beside TRL's.
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
@@ -181,7 +185,7 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
-.PHONY: bench bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
+.PHONY: bench bench-again bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here

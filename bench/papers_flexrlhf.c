@@ -10,9 +10,9 @@
  * that the strategy gives it (run/predict/price.h), and the calls of a step
  * follow one another but where devices are others: the paper's step is that of
  * its algorithms 1 and 2. Models train whole here, and LoRA's adapters (rank 4)
- * there. So training is priced on one node, whose gradients take little, memory is
- * without gradients and optimizer state, and products of weight gradients, a third
- * of training, are too much here.
+ * there. So training is priced on one node, whose gradients take little, and
+ * without products of weight gradients; and memory is without gradients and
+ * optimizer state.
  *
  * What no plan has, and is added by a formula: where ZeRO 3 generates (33B and
  * 65B, co-located and interleaved), each decode step gathers all weights.
@@ -129,6 +129,13 @@ static double weight_bytes(int size)
     return 2 * (s->layers * layer + 2 * h * s->vocab);
 }
 
+/* Of a sample's keys and values; all heads have their own. */
+static double cache_bytes(int size)
+{
+    const struct made_size *s = &sizes[size];
+    return 2. * 2 * s->layers * s->hidden * 2 * TOKENS;
+}
+
 /* The configuration of a batch on so many nodes. */
 static void read_config(const struct bench *b, int size, int samples,
                         int groups, bool keeps, struct weft_config *out)
@@ -210,16 +217,33 @@ static double gathers(const struct bench *b, int size, int devices)
 }
 
 /* Training on several nodes, without gradients: as on one of them, and with ZeRO
- * 3 all weights are gathered in the forward pass and in the backward one. */
+ * 3 all weights are gathered in the forward pass and in the backward one. With
+ * adapters no weight has gradients, whose products are one of its three passes, or
+ * of four with recompute. */
 static double train(const struct bench *b, int size, int call,
                     const struct layout *l, int samples, bool keeps)
 {
     struct layout one = *l;
+    double part = keeps ? 2. / 3 : 3. / 4;
     if (l->tp > 1 || l->devices <= DEVICES)
-        return price(b, size, call, l, samples, keeps);
+        return part * price(b, size, call, l, samples, keeps);
     one.devices = DEVICES;
-    return price(b, size, call, &one, samples * DEVICES / l->devices, keeps)
+    return part
+             * price(b, size, call, &one, samples * DEVICES / l->devices,
+                     keeps)
          + (l->zero == 3 ? 2 * gathers(b, size, l->devices) / TOKENS : 0);
+}
+
+/* Disaggregated: half of the devices generate, of 16 nodes three, as the paper says
+ * of 65B; what is left is shared by inference and training in whole nodes. */
+static int generating(int devices)
+{
+    return devices == 128 ? 24 : devices / 2;
+}
+
+static int inferring(int devices)
+{
+    return (devices - generating(devices)) / 2 / DEVICES * DEVICES;
 }
 
 struct step {
@@ -233,14 +257,14 @@ static struct step play(const struct bench *b, const struct cell *row,
 {
     int n = row->devices, zero = size == 0 ? 2 : 3;
     enum strategy s = row->strategy;
-    bool by_zero = size >= 2 && s != DISAGGREGATED;
     bool shared = s >= STANDALONE, two = s == INTERLEAVE_2;
-    int trains = s == DISAGGREGATED ? n / 4 : two ? n / 2 : n;
-    int generates = s == DISAGGREGATED ? n == 128 ? 24 : n / 2 : trains;
-    int infers = s == DISAGGREGATED ? n / 4 : two ? n / 2 : n;
+    bool apart = s == DISAGGREGATED, by_zero = size >= 2 && !apart;
+    int infers = apart ? inferring(n) : two ? n / 2 : n;
+    int trains = apart ? n - generating(n) - infers : infers;
+    int generates = apart ? generating(n) : trains;
     int frozen = s == INTERLEAVE_1 || s == INTERLEAVED ? n / 2 : infers;
     bool alone = s == STANDALONE || s == COEXISTED;
-    int tp = s == DISAGGREGATED ? node_tp(size) : 1;
+    int tp = apart ? node_tp(size) : 1;
     struct layout of[N_CALLS] = {
         {generates, size == 1 && !shared ? node_tp(size) : tp, 0},
         {alone ? 1 : frozen, alone ? 1 : tp, 0},
@@ -327,7 +351,7 @@ static int largest_batch(const struct bench *b, const struct cell *row,
 static int samples_of(const struct cell *row, int size, int batch)
 {
     return row->strategy == DISAGGREGATED
-             ? batch * (row->devices / 4 / node_tp(size))
+             ? batch * (inferring(row->devices) / node_tp(size))
          : row->strategy == INTERLEAVE_2 ? batch * row->devices / 2
                                          : batch * row->devices;
 }
@@ -387,7 +411,7 @@ static double implied_rails(const struct bench *b, const struct cell *row,
 static const char *why_missed(const struct bench *b, const struct cell *row,
                               int size, const struct got *g)
 {
-    static char text[100];
+    static char text[120];
     double gbs = implied_rails(b, row, size, g);
     if (gbs > 0 && row->strategy != INTERLEAVE_2) {
         snprintf(text, sizeof text,
@@ -399,10 +423,21 @@ static const char *why_missed(const struct bench *b, const struct cell *row,
     if (row->strategy == INTERLEAVE_2 && size < 2)
         return "half as fast as DeepSpeed-Chat there, as if its halves did "
                "not run side by side";
-    if ((row->strategy == STANDALONE || row->strategy == COEXISTED)
-        && size == 0)
-        return "the reward model on a device of its own infers 2.5 times as "
-               "fast here";
+    if (row->strategy == STANDALONE
+        || (row->strategy == COEXISTED && size == 0)) {
+        snprintf(text, sizeof text,
+                 "as if the reward model's one device did %.0f TFLOP/s; "
+                 "recompute changes nothing there",
+                 row->rate[size] * 2 * TOKENS * weight_bytes(size) / 1e12);
+        return text;
+    }
+    if (row->strategy == DISAGGREGATED && row->devices == 32 && size == 2) {
+        snprintf(text, sizeof text,
+                 "the step takes %.0f s (30 published) for %d samples, of "
+                 "which it has %.0f there",
+                 g->step.seconds, g->step.samples, 30 * row->rate[size]);
+        return text;
+    }
     return NULL;
 }
 
@@ -536,8 +571,8 @@ static void print_more(const struct bench *b, struct got got[][N_SIZES])
 /* Table III, 33B: two A100 generate, each with a whole actor; four V100 in a
  * node infer with the reference, four with the reward model; the other A100
  * train, and infer with the critic. A sample of a training device is one of
- * DeepSpeed-Chat's; generation goes in turns of as many samples as fit beside
- * the weights. */
+ * DeepSpeed-Chat's; generation goes in turns of as many samples as have room for
+ * their caches beside the weights. */
 static void print_mixed(const struct bench *b,
                         const struct weft_cluster *mixed,
                         const struct got *chat)
@@ -550,7 +585,7 @@ static void print_mixed(const struct bench *b,
     int n = chat->batch * trained;
     double room = WEFT_BATCH_SHARE * b->cluster.kind[0].memory_bytes
                 - weight_bytes(SIZE);
-    int slots = (int) (room / b->sample_bytes[SIZE][0]);
+    int slots = (int) (room / cache_bytes(SIZE));
     if (chat->batch < 1 || slots < 1 || mixed->n_kinds < 2) {
         printf("table III: 33B has no room to generate on one A100\n");
         return;
@@ -579,9 +614,14 @@ static void print_mixed(const struct bench *b,
         "DeepSpeed-Chat on 8 A100\n",
         0.79, rate, 100 * (rate / 0.79 - 1), n, 0.79 / 0.69,
         rate / chat->rate);
+    double left_s = n / 0.79 - (seconds - generated);
+    char why[100];
+    snprintf(why, sizeof why,
+             "as if a device generated %.0f samples at a time, and not %d",
+             n / (GENERATING * left_s * turns / generated), slots);
     add_row(&(struct row){ROW_PREDICTED, "FlexRLHF",
                           "III 33B, 8 A100 and 8 V100", "Disaggregated",
-                          "samples/s", 0.79, rate, NULL});
+                          "samples/s", 0.79, rate, why});
 }
 
 static void make_files(struct bench *b)
@@ -666,7 +706,8 @@ static void add_parts(struct got got[][N_SIZES])
         "table II has 5.1 times"});
     add_row(&(struct row){ROW_PREDICTED, "FlexRLHF", "7B, AC-Share, 16 GPUs",
                           "Interleaving generates", "%", 34.83,
-                          share(&got[17][0]), NULL});
+                          share(&got[17][0]),
+                          "of a step of 10 s, so of 547 samples"});
 }
 
 int main(int argc, char **argv)
