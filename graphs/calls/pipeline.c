@@ -21,18 +21,7 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
     size_t layers = (size_t) m->shape.n_layers;
     size_t pp = (size_t) m->home.plan.pp;
     struct weft_g_flight f = {
-        .pass = {.rt = m->rt,
-                 .seq = seq,
-                 .name = m->name,
-                 .shape = &m->shape,
-                 .where = {.device = -1,
-                           .priority = t->priority,
-                           .call = t->call,
-                           .chain = t->chain,
-                           .iteration = t->iteration,
-                           .micro_batch = number,
-                           .layer = -1},
-                 .order = t->order},
+        .pass = weft_g_train_pass(t, seq, number),
         .dp = dp,
         .group = group,
         .n = n,
@@ -44,6 +33,7 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
         .in = weft_alloc(2 * pp, sizeof *f.in),
         .batch_place = weft_g_layout_member(&m->home, dp, 0, 0)->place,
     };
+    f.pass.order = t->order;
     *out = f;
     if (!f.index || !f.x || !f.kept || !f.out || !f.dx || !f.in)
         return weft_err_nomem(err, "a micro-batch", layers * sizeof *f.kept);

@@ -25,6 +25,24 @@ void weft_g_order_reset(struct weft_g_order *order)
         order->next[i] = 0;
 }
 
+struct weft_g_pass weft_g_train_pass(const struct weft_g_train *t,
+                                     struct weft_seq *seq,
+                                     int32_t micro_batch)
+{
+    const struct weft_g_model *m = t->model;
+    return (struct weft_g_pass){.rt = m->rt,
+                                .seq = seq,
+                                .name = m->name,
+                                .shape = &m->shape,
+                                .where = {.device = -1,
+                                          .priority = t->priority,
+                                          .call = t->call,
+                                          .chain = t->chain,
+                                          .iteration = t->iteration,
+                                          .micro_batch = micro_batch,
+                                          .layer = -1}};
+}
+
 struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
                                   const struct weft_g_member *member)
 {

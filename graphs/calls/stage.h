@@ -37,6 +37,11 @@ struct weft_g_pass {
     int32_t n_targets;
 };
 
+/* Of a training call, without an order; micro_batch: -1: of none. */
+struct weft_g_pass weft_g_train_pass(const struct weft_g_train *train,
+                                     struct weft_seq *seq,
+                                     int32_t micro_batch);
+
 /* `where` of a task on a member's device; takes the next position. */
 struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
                                   const struct weft_g_member *member);
