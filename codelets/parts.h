@@ -26,19 +26,26 @@ struct weft_part_tile {
 /* Bytes of the roots of `range`, each of n floats. */
 size_t weft_part_bytes(const struct weft_shape *shape,
                        struct weft_range range, int64_t n);
+/* Of what the range keeps for its backward pass, beside x and x_mid. */
 size_t weft_part_saved_bytes(const struct weft_shape *shape,
                              struct weft_range range, int64_t n_rows);
+/* Of the gradients of its q, k and v. */
 size_t weft_part_dqkv_bytes(const struct weft_shape *shape,
                             struct weft_range range, int64_t n_rows);
+/* Of its share in the gradients of KV heads that blocks outside of the range
+ * read, too; 0: there are none. */
 size_t weft_part_shared_bytes(const struct weft_shape *shape,
                               struct weft_range range, int64_t n_rows);
+/* Of the roots of the gradients of q's and k's norms; 0 without these. */
 size_t weft_part_head_norms_bytes(const struct weft_shape *shape,
                                   struct weft_range range, int64_t n_rows);
+/* Of the targets' softmax over its part of the vocabulary. */
 size_t weft_part_head_bytes(struct weft_range range, int32_t n_targets);
 /* Bytes of the logits that the range's forward pass keeps for its backward
  * pass: of as many targets as have room in 64 MiB. 0: none. */
 size_t weft_part_logits_bytes(const struct weft_shape *shape,
                               struct weft_range range, int32_t n_targets);
+/* Of a page of the KV cache, of n_layers layers of the range's blocks. */
 size_t weft_part_kv_page_bytes(const struct weft_shape *shape,
                                struct weft_range range, int32_t n_layers);
 /* Bytes of the gradient of the loss with respect to log-probs and
@@ -47,12 +54,15 @@ size_t weft_part_dloss_bytes(int32_t n_targets);
 
 /* ---- Embedding ---------------------------------------------------------- */
 
+/* x (W): the rows whose token is in the range's part of the vocabulary; nothing
+ * else of it is written. */
 void weft_insert_embed_part(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_shape *shape,
                             struct weft_range range,
                             const struct weft_params *fwd,
                             struct weft_tile *batch, struct weft_tile *x);
+/* x (W): each row from the part that has its token. */
 void weft_insert_embed_select(struct weft_seq *seq,
                               const struct weft_where *where,
                               const struct weft_shape *shape,
@@ -71,14 +81,16 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
 
 /* ---- Layer, forward ---------------------------------------------------- */
 
-/* kv is NULL without a cache; saved may be NULL. */
+/* roots (W): of the product with O, n_rows * H floats each, without bias and
+ * residual. saved (W) may be NULL; kv is NULL without a cache. */
 void weft_insert_attention_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
     const struct weft_params *fwd, int32_t layer, struct weft_tile *batch,
     struct weft_tile *x, const struct weft_part_kv *kv,
     struct weft_tile *saved, struct weft_tile *roots);
-/* roots is NULL when the task only recomputes what `saved` holds. */
+/* roots (W): of the down product, without residual; NULL when the task only
+ * recomputes what `saved` (RW, may be NULL) holds. */
 void weft_insert_mlp_part(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_shape *shape,
@@ -108,6 +120,8 @@ void weft_insert_join_parts(struct weft_seq *seq,
 
 /* ---- Layer, backward --------------------------------------------------- */
 
+/* dx: the gradient of the layer's output. roots (W): of the gradient of the
+ * second norm's output. grad: those of the range's blocks (RW) are added to. */
 void weft_insert_mlp_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
@@ -115,14 +129,16 @@ void weft_insert_mlp_backward_part(
     int32_t layer, struct weft_tile *batch, struct weft_tile *x_mid,
     struct weft_tile *saved, struct weft_tile *dx,
     const struct weft_params *grad, struct weft_tile *roots);
-/* grad is NULL where another place of the group keeps the norms' gradients. */
+/* Joins those parts: dx (RW) becomes the gradient of x_mid. grad is NULL where
+ * another place of the group keeps the norms' gradients. */
 void weft_insert_mlp_norm_backward(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, const struct weft_params *fwd,
     int32_t layer, struct weft_tile *batch, struct weft_tile *x_mid,
     int n_parts, const struct weft_part_tile part[], struct weft_tile *dx,
     const struct weft_params *grad);
-/* shared is NULL when no KV head of the range is read outside of it. */
+/* The product with O, and attention: dqkv (W) for the next. shared (W) is NULL
+ * when no KV head of the range is read outside of it. */
 void weft_insert_heads_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
@@ -131,7 +147,8 @@ void weft_insert_heads_backward_part(
     struct weft_tile *dx, const struct weft_params *grad,
     struct weft_tile *dqkv, struct weft_tile *shared);
 /* shared: tiles of all members in block order, NULL for a member without one.
- * head_norms is NULL without norms of q and k. */
+ * dqkv (RW) is used up. roots (W): of the gradient of the first norm's output.
+ * head_norms (W) is NULL without norms of q and k. */
 void weft_insert_qkv_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
@@ -141,6 +158,8 @@ void weft_insert_qkv_backward_part(
     const struct weft_part_tile shared[], struct weft_tile *dqkv,
     const struct weft_params *grad, struct weft_tile *roots,
     struct weft_tile *head_norms);
+/* Joins those parts: dx (RW) becomes the gradient of the layer's input. grad is
+ * NULL as above, and head_norms with it or without norms of q and k. */
 void weft_insert_attention_norm_backward(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, const struct weft_params *fwd,
@@ -158,8 +177,8 @@ void weft_insert_share_kv(struct weft_seq *seq,
 
 /* ---- Head -------------------------------------------------------------- */
 
-/* logits (W): weft_part_logits_bytes(), for weft_insert_head_backward_part();
- * NULL: none are kept. */
+/* out (W): weft_part_head_bytes(). logits (W): weft_part_logits_bytes(), for
+ * weft_insert_head_backward_part(); NULL: none are kept. */
 void weft_insert_head_part(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_shape *shape,
@@ -168,13 +187,15 @@ void weft_insert_head_part(struct weft_seq *seq,
                            struct weft_tile *batch, struct weft_tile *x,
                            float inv_temperature, struct weft_tile *logits,
                            struct weft_tile *out);
+/* Log-probs of the targets, into the tiles of n samples (W). */
 void weft_insert_logprob_merge(struct weft_seq *seq,
                                const struct weft_where *where,
                                const struct weft_shape *shape,
                                struct weft_tile *batch, int n_parts,
                                const struct weft_part_tile part[], int32_t n,
                                struct weft_tile *const out[]);
-/* Writes dloss (W), and stats (W) as weft_insert_loss() unless it is NULL. */
+/* Writes dloss (W, weft_part_dloss_bytes()), and stats (W) as
+ * weft_insert_loss() unless it is NULL. */
 void weft_insert_loss_merge(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_shape *shape,
@@ -182,7 +203,8 @@ void weft_insert_loss_merge(struct weft_seq *seq,
                             struct weft_tile *batch, int n_parts,
                             const struct weft_part_tile part[],
                             struct weft_tile *dloss, struct weft_tile *stats);
-/* logits (RW): they are used up. */
+/* roots (W): of the gradient of the final norm's output. logits (RW, may be
+ * NULL) are used up. */
 void weft_insert_head_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
@@ -190,6 +212,8 @@ void weft_insert_head_backward_part(
     const struct weft_loss_args *args, struct weft_tile *batch,
     struct weft_tile *x, struct weft_tile *logits, struct weft_tile *dloss,
     const struct weft_params *grad, struct weft_tile *roots);
+/* Joins those parts: dx (W) is the gradient of x. grad is NULL where another
+ * place keeps the final norm's gradient. */
 void weft_insert_head_norm_backward(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, const struct weft_params *fwd,

@@ -179,6 +179,7 @@ struct weft_g_grads {
     struct weft_params **set; /* (dp): (n_sets) */
 };
 
+/* Release with weft_g_grads_release(), also after an error (WEFT_ENOMEM). */
 int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
                       struct weft_g_grads *out, struct weft_err *err);
 void weft_g_grads_release(const struct weft_g_model *model,

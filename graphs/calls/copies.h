@@ -12,6 +12,7 @@
 
 struct weft_g_copies;
 
+/* Errors: WEFT_ENOMEM. */
 int weft_g_copies_create(struct weft_rt *rt, struct weft_g_copies **out,
                          struct weft_err *err);
 /* NULL is allowed. */

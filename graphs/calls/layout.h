@@ -51,13 +51,16 @@ int weft_g_layout_init(const struct weft_g_job *job,
 int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
                          int32_t dp, int32_t tp, struct weft_g_layout *out,
                          struct weft_err *err);
+/* Errors: WEFT_ENOMEM. */
 int weft_g_layout_copy(const struct weft_g_layout *from,
                        struct weft_g_layout *out, struct weft_err *err);
 void weft_g_layout_release(struct weft_g_layout *layout);
 
+/* The member number `tp` of a stage of a replica; borrowed from the layout. */
 const struct weft_g_member *weft_g_layout_member(
     const struct weft_g_layout *layout, int32_t dp, int32_t stage,
     int32_t tp);
+/* The stage that has a layer. */
 int32_t weft_g_layout_stage_of(const struct weft_g_layout *layout,
                                int32_t layer);
 

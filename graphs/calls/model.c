@@ -534,7 +534,7 @@ int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
 void weft_g_grads_release(const struct weft_g_model *model,
                           struct weft_g_grads *grads)
 {
-    for (int32_t d = 0; grads->set && d < grads->dp; d++) {
+    for (int32_t d = 0; grads->set && grads->n_sets && d < grads->dp; d++) {
         for (int32_t i = 0; i < grads->n_sets[d]; i++)
             params_release(&model->shape, &grads->set[d][i]);
         weft_free(grads->set[d]);

@@ -10,6 +10,7 @@
 int weft_g_params_create(const struct weft_g_model *m,
                          struct weft_params **out, struct weft_err *err);
 
+/* Where the set keeps that tile. */
 struct weft_tile **weft_g_params_slot(struct weft_params *params,
                                       enum weft_tile_kind kind, int32_t layer,
                                       int32_t block);
