@@ -62,7 +62,16 @@ static inline struct weft_migration_when migrations(const struct cut *cut)
     return when;
 }
 
-/* Samples leave those replicas that go on no more, for those that do. */
+static inline bool stays_in(const struct weft_moved *m, int32_t replica)
+{
+    for (int32_t i = 0; i < m->n_stay; i++)
+        if (m->stay[i] == replica)
+            return true;
+    return false;
+}
+
+/* Samples leave those replicas that go on no more, for those that do. A later
+ * migration waits for the samples of the one before: it finds none elsewhere. */
 static inline void check_moved(const struct weft_migrated *m,
                                const struct weft_rollout_stats *stats)
 {
@@ -73,19 +82,12 @@ static inline void check_moved(const struct weft_migrated *m,
         CHECK(!before
               || (now->n_stay < before->n_stay
                   && now->n_left < before->n_left));
-        for (int32_t i = 0; i < now->n_stay; i++) {
-            bool stayed = !before;
-            for (int32_t j = 0; before && j < before->n_stay; j++)
-                stayed = stayed || before->stay[j] == now->stay[i];
-            CHECK(stayed);
-        }
+        for (int32_t i = 0; i < now->n_stay; i++)
+            CHECK(!before || stays_in(before, now->stay[i]));
         for (int32_t i = 0; i < now->n_moved; i++) {
-            bool from = false, to = false;
-            for (int32_t j = 0; j < now->n_stay; j++) {
-                from = from || now->stay[j] == now->moved[i].from;
-                to = to || now->stay[j] == now->moved[i].to;
-            }
-            CHECK(!from && to);
+            const int32_t from = now->moved[i].from;
+            CHECK(!stays_in(now, from) && stays_in(now, now->moved[i].to));
+            CHECK(!before || stays_in(before, from));
         }
         n_moved += now->n_moved;
         control.n_moved_again += before ? now->n_moved : 0;

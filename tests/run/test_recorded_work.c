@@ -39,7 +39,11 @@ static void describe(const struct weft_g_job *job, int n_words,
         out->n_total[i] = weft_prompts_draw(out->t, i / 2)->n_prompt
                         + response(i);
     const struct weft_recorded how = {
-        .rank = -1, .gangs = gangs, .iterations = 1, .n_total = out->n_total};
+        .rank = -1,
+        .gangs = gangs,
+        .iterations = 1,
+        .n_total = out->n_total,
+        .decisions = out->config.rollout.decisions};
     REQUIRE_OK(weft_run_record(out->t, &how, &out->r, &err), err);
 }
 
@@ -230,6 +234,44 @@ static void check_moved(const struct weft_g_job *job)
     forget(&d);
 }
 
+static int32_t a_third_is_long(int i)
+{
+    return i / 2 % 3 == 1 ? 12 : 1 + i % 5;
+}
+
+/* Two processes of three devices: of three replicas of two members the second
+ * has one in each. What moves there has caches at one place, which go to two: a
+ * message each, as a task with tiles of both places would be an error. */
+static void test_moved_apart(void)
+{
+    static const char decisions[] =
+        "{\"iteration\": 1, \"call\": \"actor_generate\", \"remaining\": "
+        "0.9, \"instances\": 1, \"most_batch\": 0, \"cached_from\": 1}\n";
+    const struct weft_g_job job = {2, 3, false, 0};
+    char path[512], file[600];
+    struct weft_err err;
+    struct described d;
+    int64_t n_unpacked[2] = {0};
+    snprintf(path, sizeof path, "%s/decisions.jsonl", fixture.dir);
+    snprintf(file, sizeof file, "rollout.decisions=%s", path);
+    REQUIRE_OK(weft_file_write(path, decisions, sizeof decisions - 1, &err),
+               err);
+    const char *word[] = {file,
+                          "data.shuffle=false",
+                          "runtime.overlap=false",
+                          "layout=dp3tp2",
+                          "rollout.chunk_tokens=1",
+                          "rollout.inter_stage_fusion=true"};
+    describe(&job, (int) WEFT_COUNT(word), word, false, a_third_is_long, &d);
+    for (int64_t i = 0; i < d.r.n_tasks; i++) {
+        const char *op = weft_recording_op(&d.r, i);
+        if (strcmp(op, "gen_unpack") == 0)
+            n_unpacked[d.r.task[i].place]++;
+    }
+    CHECK(n_unpacked[0] > 0 && n_unpacked[1] > 0);
+    forget(&d);
+}
+
 /* Devices with places of their own, of one process or each of its own. */
 static void test_moved(void)
 {
@@ -248,4 +290,5 @@ static void teardown(void)
 }
 
 WEFT_TESTS("run/recorded_work", {"setup", setup}, {"test_work", test_work},
-           {"test_moved", test_moved}, {"teardown", teardown})
+           {"test_moved_apart", test_moved_apart}, {"test_moved", test_moved},
+           {"teardown", teardown})
