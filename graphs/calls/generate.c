@@ -241,6 +241,7 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
                                weft_tile_place(s->instance->state));
         struct weft_where where = weft_g_where_at(
             &s->pass, weft_g_generate_home(&gen->layout, s->instance->dp));
+        where.priority = WEFT_PRIORITY_STEP;
         weft_insert_gen_begin(s->pass.seq, &where, s->args,
                               i == 0 ? n_admit : 0, admit, i == 0,
                               s->instance->state, s->status, s->batch);

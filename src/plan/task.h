@@ -105,6 +105,8 @@ enum weft_priority {
     WEFT_PRIORITY_TRAIN,
     WEFT_PRIORITY_TRAIN_POLICY,
     WEFT_PRIORITY_GENERATE,
+    WEFT_PRIORITY_STEP,  /* begins a step of generation, which is little work:
+                           its stages wait for it, on other devices */
     WEFT_PRIORITY_SAMPLE /* leaves generation, changes its instance, or is made
                             ready for training: little work that others, on
                             other devices, wait for */
