@@ -11,6 +11,8 @@
  * each member has tasks for its parts of every layer. There are as many
  * instances as stages, so that every stage has work.
  */
+#include <stdlib.h>
+
 #include "graphs/calls/generate_inside.h"
 
 #include "codelets/work.h"
@@ -130,6 +132,7 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
 {
     const struct weft_g_pass *pass = &s->pass;
     int32_t tp = s->gen->layout.plan.tp;
+    weft_gang_word(pass->rt, s->n_steps);
     weft_gang_word(pass->rt, (int64_t) weft_gen_draw_scratch_bytes(
                                  pass->shape, s->args, s->gen->n_slots));
     weft_g_gang_model(pass, stage, s->view->fwd);
@@ -170,7 +173,7 @@ static void by_parts(struct step *s, const struct weft_g_stage *stage,
         draw(s, stage, batch, x);
 }
 
-/* A decode step of a stage. */
+/* A decode step of a stage; several, where a recording joins them. */
 static void stage_step(struct step *s, const struct weft_g_stage *stage,
                        const struct weft_g_value *batch,
                        const struct weft_g_value *x)
@@ -184,8 +187,9 @@ static void stage_step(struct step *s, const struct weft_g_stage *stage,
         if (weft_g_gang_again(pass, &gang))
             return;
     }
-    (weft_g_generate_is_gang(&s->gen->layout) ? by_gang : by_parts)(s, stage,
-                                                                    batch, x);
+    for (int32_t i = 0; i < s->n_steps; i++)
+        (weft_g_generate_is_gang(&s->gen->layout) ? by_gang : by_parts)(
+            s, stage, batch, x);
     weft_g_gang_end(pass, &gang);
 }
 
@@ -222,6 +226,21 @@ static bool is_one_group(const struct step *s)
     return s->gen->layout.plan.pp == 1;
 }
 
+/* How many of the chunk's steps from `first` on are taken as one: those with
+ * nearly as many rows, where a recording joins them. */
+static int32_t n_joined(const struct step *s, int32_t first)
+{
+    const struct weft_work_rows *step = s->args->step;
+    int32_t most = weft_rt_joined_steps(s->pass.rt), n = 1;
+    if (is_one_group(s) || !step)
+        return 1;
+    int32_t rows = step[first].n_rows;
+    while (n < most && first + n < s->args->n_steps
+           && 8 * abs(step[first + n].n_rows - rows) <= rows)
+        n++;
+    return n;
+}
+
 static void chunk_by_steps(struct step *s, int32_t n_admit,
                            const struct weft_gen_admit *admit)
 {
@@ -231,9 +250,10 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
     weft_step_layout(
         rows, gen->n_slots,
         (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS), &layout);
-    for (int32_t i = 0; i < s->args->n_steps; i++) {
+    for (int32_t i = 0; i < s->args->n_steps; i += s->n_steps) {
         s->first_step = i;
-        s->n_steps = 1;
+        s->n_steps = n_joined(s, i);
+        weft_rt_repeat(s->pass.rt, s->n_steps);
         if (is_one_group(s))
             weft_gang_begin(s->pass.rt, "decode_step", NULL);
         s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
@@ -252,6 +272,7 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
         if (is_one_group(s))
             weft_gang_end(s->pass.rt, "decode_step", -1, NULL);
     }
+    weft_rt_repeat(s->pass.rt, 1);
 }
 
 static void chunk_of_one_task(struct step *s, int32_t n_admit,
@@ -312,7 +333,6 @@ static void chunk_of_group(struct step *s, int32_t n_admit,
     const struct weft_g_gang gang = {"decode_chunk", -1,
                                      work_of(s, &stage, work)};
     if (weft_g_gang_begin(pass, &stage, &gang)) {
-        weft_gang_word(pass->rt, s->args->n_steps);
         list_step(s, &stage, NULL, NULL);
         if (weft_g_gang_again(pass, &gang))
             return;

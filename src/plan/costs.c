@@ -159,6 +159,7 @@ int32_t weft_costs_message(const struct weft_costs *c,
         *(r->access[a].mode == 0 ? &from : &to) = place;
     }
     int32_t n = weft_costs_path(c, from, to, link, latency_s_out);
+    *latency_s_out *= t->work.n_steps; /* it may stand for several */
     *bytes_out = (double) t->work.bytes;
     /* a rank handles one after another */
     if (n > 0 && c->job.file && t->kind == WEFT_REC_MESSAGE)
@@ -275,12 +276,12 @@ static double begin_s(const struct weft_costs *c,
 /* What a gang's member receives, over the slowest of the ways from the others:
  * they all send at the same time. */
 static double exchange_s(const struct weft_costs *c,
-                         const struct weft_recording *r, int64_t task)
+                         const struct weft_recording *r, int64_t task,
+                         const struct weft_rec_gang *gang)
 {
-    const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
     const struct weft_rec_task *t = &r->task[task];
     double slowest = 0, latency_s = 0;
-    if (!gang || gang->n_received == 0)
+    if (gang->n_received == 0)
         return 0;
     for (int64_t i = task - t->member; i < task - t->member + t->n_members;
          i++) {
@@ -348,7 +349,8 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
     const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
     if (is_instruction(t, gang))
         return begin_s(c, t, tasks_of(c, r, task, gang), node)
-             + roofline_s(c, r, &t->work, node) + exchange_s(c, r, task);
+             + roofline_s(c, r, &t->work, node)
+             + exchange_s(c, r, task, gang);
     double moved = copy_s(c, r, t);
     double measured = c->job.file && moved == 0
                         ? weft_costs_file_task(c->job.file, r, task)

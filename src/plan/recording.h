@@ -226,6 +226,8 @@ void weft_recording_access(struct weft_recording *r, int32_t tile, int mode);
  * what its tiles say. */
 void weft_recording_work(struct weft_recording *r,
                          const struct weft_work *work);
+/* The last task stands for n of the like, one after another. */
+void weft_recording_repeat(struct weft_recording *r, int32_t n);
 /* What is recorded from here on is in its turn, or what is done when a sample
  * has ended: see enum weft_rec_when. */
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when);

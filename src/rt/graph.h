@@ -119,6 +119,9 @@ struct weft_record_options {
     /* Of an instruction of a tp group (weft_gang_begin()) one task per member
      * is noted, instead of what it expands to. */
     bool gangs;
+    /* With gangs: where generation has several stages, so many steps of a chunk
+     * that have about as many rows pass them as one; 0: none do. */
+    int32_t joined_steps;
     uint32_t calls; /* a set of them, whose tasks are noted; 0: all */
     struct weft_recording *recording; /* outlives the runtime */
 };
@@ -131,6 +134,10 @@ int64_t weft_rt_n_waits(const struct weft_rt *rt);
  * the recording keeps the most. */
 void weft_rt_expect_scratch(struct weft_rt *rt, size_t bytes);
 bool weft_rt_keeps_gangs(const struct weft_rt *rt);
+int32_t weft_rt_joined_steps(const struct weft_rt *rt);
+/* What is recorded from here on, outside of instructions, stands for n of the
+ * like, one after another. */
+void weft_rt_repeat(struct weft_rt *rt, int32_t n);
 /* What is inserted from here on is in its turn, or comes when a sample has
  * ended: a recorder with open ends notes it. when: enum weft_rec_when. */
 void weft_rt_when(struct weft_rt *rt, int when);

@@ -397,7 +397,9 @@ struct weft_rt {
     bool all_ranks; /* and what it records is of all ranks */
     bool open_ends; /* when samples end is not known */
     bool gangs;     /* it records instructions, not what they expand to */
-    uint32_t calls; /* whose tasks it records; 0: of all */
+    int32_t joined_steps;
+    int32_t repeats; /* weft_rt_repeat() */
+    uint32_t calls;  /* whose tasks it records; 0: of all */
     double start_s;
     const char *call_name[WEFT_MAX_CALLS]; /* NULL: none */
     char *fxt_dir;                         /* NULL: no trace */

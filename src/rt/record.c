@@ -47,6 +47,23 @@ bool weft_rt_keeps_gangs(const struct weft_rt *rt)
     return rt->gangs;
 }
 
+int32_t weft_rt_joined_steps(const struct weft_rt *rt)
+{
+    return rt->joined_steps;
+}
+
+void weft_rt_repeat(struct weft_rt *rt, int32_t n)
+{
+    rt->repeats = n;
+}
+
+/* After a task: it may stand for several. */
+static void repeat(const struct weft_rt *rt)
+{
+    if (rt->repeats > 1 && rt->recording->n_marks == 0)
+        weft_recording_repeat(rt->recording, rt->repeats);
+}
+
 bool weft_gang_begin(struct weft_rt *rt, const char *op,
                      const struct weft_rec_site *site)
 {
@@ -125,6 +142,7 @@ void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
     for (int i = 0; i < n_access; i++)
         add_access(r, access[i].tile, access[i].mode);
     weft_recording_work(r, work);
+    repeat(rt);
 }
 
 void weft_record_member(struct weft_rt *rt, const struct weft_where *where,
@@ -172,6 +190,7 @@ void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
     if (receives)
         add_access(r, dst, WEFT_WRITE);
     weft_recording_work(r, NULL);
+    repeat(rt);
 }
 
 void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,

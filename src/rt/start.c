@@ -506,6 +506,8 @@ int weft_rt_record(const struct weft_record_options *options,
     rt->all_ranks = options->rank < 0;
     rt->open_ends = options->open_ends;
     rt->gangs = options->gangs;
+    rt->joined_steps = options->gangs ? options->joined_steps : 0;
+    rt->repeats = 1;
     rt->calls = options->calls;
     rt->rank = rt->all_ranks ? 0 : options->rank;
     rt->n_ranks = options->n_ranks;

@@ -269,6 +269,11 @@ static void test_paths(void)
     CHECK_INT(weft_costs_message(costs, &r, message, link, &latency, &bytes),
               2);
     CHECK(near(bytes, 1e6) && near(latency, 8e-6));
+    /* three of them, one after another */
+    weft_recording_repeat(&r, 3);
+    CHECK_INT(weft_costs_message(costs, &r, message, link, &latency, &bytes),
+              2);
+    CHECK(near(bytes, 3e6) && near(latency, 24e-6));
     to = tile(2, 1000000);
     int64_t copy = task(WEFT_REC_TASK, 2, NULL);
     weft_recording_access(&r, from, 0);

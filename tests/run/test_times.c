@@ -283,6 +283,92 @@ static void check_same(struct weft_pricer *p,
     CHECK(!weft_pricer_same(p, &at[0], &at[1], call));
 }
 
+/* Prices of runs recorded whole, and of smaller ones, of a model of 8 layers. */
+struct deep {
+    struct fixture f;
+    struct weft_cluster cluster;
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_lengths longest;
+    struct weft_simulate_options options;
+    struct weft_pricer *pricer[2];
+};
+
+static void deep_open(struct deep *d, const char *prompts,
+                      const char *max_new_tokens)
+{
+    struct weft_init_options deep = fixture_model();
+    struct weft_err err;
+    char actor[300], critic[300], reference[300], data[300];
+    fixture_make(&d->f);
+    deep.layers = 8;
+    deep.hidden = 256;
+    deep.intermediate = 1024;
+    deep.kv_heads = deep.heads;
+    deep.max_positions = 2048;
+    fixture_init_model(&d->f, "deep", &deep);
+    snprintf(data, sizeof data, "data.path=%s/alike.jsonl", d->f.dir);
+    FILE *file = fopen(data + strlen("data.path="), "w");
+    REQUIRE(file != NULL);
+    for (int i = 0; i < 128; i++)
+        fprintf(file, "{\"prompt\": \"%040d\"}\n", i);
+    fclose(file);
+    snprintf(actor, sizeof actor, "model.actor=%s/deep", d->f.dir);
+    snprintf(critic, sizeof critic, "model.critic=%s/deep", d->f.dir);
+    snprintf(reference, sizeof reference, "model.reference=%s/deep",
+             d->f.dir);
+    const char *word[] = {actor,
+                          critic,
+                          reference,
+                          data,
+                          prompts,
+                          max_new_tokens,
+                          "ppo.mini_batches=4",
+                          "numerics.gradient_groups=16",
+                          "train.micro_batch_tokens=256",
+                          "runtime.place=device"};
+    REQUIRE_OK(weft_cluster_parse(eight_nodes, sizeof eight_nodes - 1, "test",
+                                  &d->cluster, &err),
+               err);
+    REQUIRE_OK(weft_run_config_read(d->f.config, (int) WEFT_COUNT(word), word,
+                                    &d->config, &err),
+               err);
+    REQUIRE_OK(weft_run_needs_read(&d->config, 8, 2, 0, &d->needs, &err),
+               err);
+    REQUIRE_OK(weft_lengths_read("max", &d->longest, &err), err);
+    d->options = (struct weft_simulate_options){
+        .cluster = &d->cluster, .lengths = &d->longest, .gangs = true};
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(weft_pricer_create(&d->config, &d->needs.plan, &d->options,
+                                      i == 0, &d->pricer[i], &err),
+                   err);
+}
+
+static void deep_close(struct deep *d)
+{
+    weft_pricer_free(d->pricer[0]);
+    weft_pricer_free(d->pricer[1]);
+    weft_lengths_release(&d->longest);
+    weft_config_release(&d->config);
+    fixture_remove(&d->f);
+}
+
+/* What weights pass through from the host is as large as in a run. */
+static void check_offloaded(const struct deep *d)
+{
+    static const struct weft_call_plan at = {
+        {0, 1, 0, 2}, .dp = 2, .tp = 1, .pp = 1, .offload = true};
+    struct weft_priced whole[WEFT_MAX_CALLS], small[WEFT_MAX_CALLS];
+    struct weft_err err;
+    int32_t c = weft_flow_find_call(&d->needs.flow, "ref_infer");
+    REQUIRE_OK(weft_pricer_price(d->pricer[0], &at, 1u << c, whole, &err),
+               err);
+    REQUIRE_OK(weft_pricer_price(d->pricer[1], &at, 1u << c, small, &err),
+               err);
+    CHECK(error_of(small[c].state, whole[c].state, 1e4) < 0.05);
+    CHECK(whole[c].state > 0);
+}
+
 /* What layers, steps and nodes less tell of the whole run. */
 static void test_prices(void)
 {
@@ -317,63 +403,44 @@ static void test_prices(void)
         {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, true},
         {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1, .zero = 3}, true},
         {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, false}};
-    struct fixture f;
-    struct weft_cluster cluster;
-    struct weft_config config;
-    struct weft_run_needs needs;
-    struct weft_lengths longest;
-    struct weft_pricer *pricer[2];
-    struct weft_err err;
+    struct deep d;
     double most = 0;
-    fixture_make(&f);
-    struct weft_init_options deep = fixture_model();
-    deep.layers = 8;
-    deep.hidden = 256;
-    deep.intermediate = 1024;
-    fixture_init_model(&f, "deep", &deep);
-    char actor[300], critic[300], reference[300], data[300];
-    snprintf(data, sizeof data, "data.path=%s/alike.jsonl", f.dir);
-    FILE *file = fopen(data + strlen("data.path="), "w");
-    REQUIRE(file != NULL);
-    for (int i = 0; i < 128; i++)
-        fprintf(file, "{\"prompt\": \"%040d\"}\n", i);
-    fclose(file);
-    snprintf(actor, sizeof actor, "model.actor=%s/deep", f.dir);
-    snprintf(critic, sizeof critic, "model.critic=%s/deep", f.dir);
-    snprintf(reference, sizeof reference, "model.reference=%s/deep", f.dir);
-    const char *word[] = {actor,
-                          critic,
-                          reference,
-                          data,
-                          "rollout.prompts=128",
-                          "ppo.mini_batches=4",
-                          "numerics.gradient_groups=16",
-                          "train.micro_batch_tokens=256",
-                          "runtime.place=device"};
-    REQUIRE_OK(weft_cluster_parse(eight_nodes, sizeof eight_nodes - 1, "test",
-                                  &cluster, &err),
-               err);
-    REQUIRE_OK(weft_run_config_read(f.config, (int) WEFT_COUNT(word), word,
-                                    &config, &err),
-               err);
-    REQUIRE_OK(weft_run_needs_read(&config, 8, 2, 0, &needs, &err), err);
-    REQUIRE_OK(weft_lengths_read("max", &longest, &err), err);
-    const struct weft_simulate_options options = {
-        .cluster = &cluster, .lengths = &longest, .gangs = true};
-    for (int i = 0; i < 2; i++)
-        REQUIRE_OK(weft_pricer_create(&config, &needs.plan, &options, i == 0,
-                                      &pricer[i], &err),
-                   err);
+    deep_open(&d, "rollout.prompts=128", "rollout.max_new_tokens=12");
     for (size_t i = 0; i < WEFT_COUNT(row); i++)
-        check_prices(pricer[0], pricer[1], &needs.flow, &row[i].at,
+        check_prices(d.pricer[0], d.pricer[1], &d.needs.flow, &row[i].at,
                      row[i].trains, &most);
     CHECK(most < 0.05);
-    check_same(pricer[1], &needs.flow);
-    weft_pricer_free(pricer[0]);
-    weft_pricer_free(pricer[1]);
-    weft_lengths_release(&longest);
-    weft_config_release(&config);
-    fixture_remove(&f);
+    check_same(d.pricer[1], &d.needs.flow);
+    check_offloaded(&d);
+    deep_close(&d);
+}
+
+/* Where generation has stages, prices are of several steps at a time: what members
+ * and stages tell one another then takes as long. */
+static void test_prices_joined(void)
+{
+    static const struct weft_call_plan at[] = {
+        {{0, 2, 0, 2}, .dp = 2, .tp = 1, .pp = 2},
+        {{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}};
+    struct weft_priced whole[WEFT_MAX_CALLS], small[WEFT_MAX_CALLS];
+    struct weft_err err;
+    struct deep d;
+    deep_open(&d, "rollout.prompts=16", "rollout.max_new_tokens=1024");
+    int32_t c = weft_flow_find_call(&d.needs.flow, "actor_generate");
+    for (size_t i = 0; i < WEFT_COUNT(at); i++) {
+        REQUIRE_OK(
+            weft_pricer_price(d.pricer[0], &at[i], 1u << c, whole, &err),
+            err);
+        REQUIRE_OK(
+            weft_pricer_price(d.pricer[1], &at[i], 1u << c, small, &err),
+            err);
+        double error = small[c].seconds / whole[c].seconds - 1;
+        if (!(fabs(error) < 0.03))
+            printf("\ntp %d: %.4g s, %.4g whole", at[i].tp, small[c].seconds,
+                   whole[c].seconds);
+        CHECK(fabs(error) < 0.03);
+    }
+    deep_close(&d);
 }
 
 /* ---- The least that calls take ------------------------------------------ */
@@ -602,6 +669,7 @@ static void test_price_of_copies(void)
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
            {"test_times_predicted", test_times_predicted},
-           {"test_prices", test_prices}, {"least", test_least},
+           {"test_prices", test_prices},
+           {"test_prices_joined", test_prices_joined}, {"least", test_least},
            {"test_price_of_copies", test_price_of_copies},
            {"test_prices_shared", test_prices_shared})

@@ -12,6 +12,10 @@
 /* The sizes in which a recorded run may be smaller. */
 enum { LAYERS, NODES, SIZES };
 
+/* Decode steps that pass stages as one are this part of the longest response's, or
+ * less: by so much a pipeline takes longer to fill. */
+enum { FINE = 128 };
+
 static const struct weft_call_plan one_device = {
     .mesh = {0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
 
@@ -218,6 +222,22 @@ static void set_shares(const struct weft_pricer *p, struct weft_trainer *t)
         weft_plan_share_by_speed(&t->plan, &needs, needs.cluster);
 }
 
+/* Gives each member of a tp group one tensor block: all that it has of a layer is
+ * then in one tile. Its bytes and operations are the same, as long as no two
+ * blocks have the same KV rows. But where replicas on several nodes hide their
+ * sums of gradients behind layers, and where weights come from the host, tiles are
+ * the pieces in which they pass. */
+static void join_blocks(const struct weft_pricer *p,
+                        const struct weft_call_plan *at, bool trains,
+                        struct weft_shape *s)
+{
+    bool hides = trains && at->pp == 1 && at->dp > 1 && at->mesh.n_nodes > 1;
+    bool apart = s->n_kv_heads % s->n_blocks == 0;
+    if (!p->options->costs && apart && !hides && !at->offload
+        && s->n_blocks % at->tp == 0)
+        (void) weft_shape_partition(s, at->tp, NULL);
+}
+
 /* The run of the corner, with all that it borrows from the whole one. */
 static void make_smaller(const struct weft_pricer *p, int32_t call,
                          const struct weft_call_plan *whole,
@@ -235,6 +255,8 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     for (int32_t r = 0; r < t->flow.n_roles; r++) {
         struct weft_shape *s = &t->model[r].arch.shape;
         s->n_layers = layers_of(s, at.pp, size_at(z, LAYERS, corner));
+        if (!p->whole)
+            join_blocks(p, whole, z->trains, s);
     }
     if (p->whole) {
         set_shares(p, t);
@@ -288,6 +310,8 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     make_smaller(p, call, at, z, corner, t);
     one.iterations = 1;
     one.calls = 1u << call;
+    if (!p->whole)
+        one.joined_steps = p->t->config.rollout.max_new_tokens / FINE;
     if (p->whole)
         one.most_bytes = 0;
     else if (one.most_bytes == 0)

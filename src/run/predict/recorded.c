@@ -63,6 +63,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         .rank = d->recorded->rank,
         .open_ends = !d->recorded->n_total,
         .gangs = d->recorded->gangs,
+        .joined_steps = d->recorded->joined_steps,
         .calls = d->recorded->calls,
         .recording = out};
     int rc = weft_rt_record(&options, &d->rt, err);

@@ -46,7 +46,8 @@ struct weft_simulate_options {
     bool bound;   /* what generation and inference take at least is said */
     bool decided; /* when its samples moved is as it was in the run */
     bool gangs;   /* instructions of tp groups, not what they expand to */
-    bool crowded; /* ranks have no more cores than devices */
+    int32_t joined_steps; /* of generation (rt/graph.h) */
+    bool crowded;         /* ranks have no more cores than devices */
     bool
         measured; /* it is an error where costs do not say what a task takes */
     int64_t most_bytes;               /* of the recording; 0: no limit */
