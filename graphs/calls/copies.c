@@ -103,6 +103,7 @@ struct weft_tile *weft_g_copy_to(struct weft_seq *seq,
     }
     at.device = -1;
     at.position = 0;
+    at.span = NULL; /* what a subtask reads may be copied long before */
     weft_insert_copy(seq, &at, tile, copy);
     return copy;
 }

@@ -163,6 +163,7 @@ void weft_g_copy(const struct weft_g_pass *pass, struct weft_tile *from,
     struct weft_where where = pass->where;
     where.device = -1;
     where.position = 0;
+    where.span = NULL; /* it may be copied long before what reads it runs */
     if (from && to)
         weft_insert_copy(pass->seq, &where, from, to);
 }

@@ -95,7 +95,6 @@ void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
     struct weft_where who = *where;
     who.device = copy_device(rt, where->device, src, dst);
     who.position = 0; /* copies have no turn, as messages have none */
-    who.span = NULL;  /* what a subtask reads may be copied long before */
     if (src->id.place != dst->id.place) {
         rt->traffic[src->mem].n_copies++;
         rt->traffic[src->mem].copied_bytes += src->bytes;
