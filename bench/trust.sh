@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage: bench/trust.sh [-p PATTERN] [-i ITERATIONS] [-r REPEATS] [-d DIR] [-t]
-#                       [-o FILE.svg]
+#                       [-s] [-o FILE.svg]
 #
 # `make bench-trust`: predicted beside measured times of this machine. Profiles
-# it, messages between two ranks too, then trains the quickstart under many
-# plans; each run predicts its own iterations with the lengths that its samples
-# had (doc/simulate.md). Between runs a probe says how fast the machine is: a
-# run before or after which it is more than 5 % off what it was around the profile
-# is made again, and counted; so is a profile before and after which it differs.
+# it, messages between two ranks too, then trains the quickstart's task with a
+# made model of 10.8M parameters under many plans; each run predicts its own
+# iterations with the lengths that its samples had (doc/simulate.md). Between
+# runs a probe says how fast the machine is: a run before or after which it is
+# more than 5 % off what it was around the profile is made again, and counted; so
+# is a profile before and after which it differs.
 #
 #   -p PATTERN     only plans whose name has it (grep -E); default: all
 #   -i ITERATIONS  of each run, the first of which does not count; default: 12
@@ -17,21 +18,24 @@
 #                  is there: a part of the plans at a time; default: a folder that
 #                  goes
 #   -t             runs nothing: the table of what DIR has
+#   -s             the quickstart's own model, of 0.5M parameters, whose tasks
+#                  take 50 us: what is measured is mostly the runtime
 #   -o FILE.svg    the picture; default: trust.svg
 #
 # Prints a line for each plan, with the largest error of calls that take a
 # tenth of its iteration or more; medians and largest errors; how many pairs
 # of plans whose measured times differ by more than 10 % are in the right order,
-# and which are not. About 2 minutes on 2 cores; for a quiet machine.
+# and which are not. About 10 minutes on 2 cores; for a quiet machine.
 set -eu
-pattern=. iterations=12 repeats=2 svg=$PWD/trust.svg dir="" table=""
-while getopts p:i:r:d:to: option; do
+pattern=. iterations=12 repeats=2 svg=$PWD/trust.svg dir="" table="" small=""
+while getopts p:i:r:d:tso: option; do
     case $option in
     p) pattern=$OPTARG ;;
     i) iterations=$OPTARG ;;
     r) repeats=$OPTARG ;;
     d) dir=$OPTARG ;;
     t) table=1 ;;
+    s) small=1 ;;
     o) svg=$OPTARG ;;
     *) sed -n '3,30s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
@@ -50,6 +54,14 @@ fi
 mkdir -p "$dir"
 cd "$dir"
 dir=$PWD
+models="" # words of a configuration
+if [ -z "$small" ]; then
+    [ -d model ] || "$weft" init --hidden 384 --layers 6 --heads 6 \
+        --max-positions 64 --tokenizer "$WEFT_SRCDIR/examples/quickstart/model" \
+        -o model
+    models="model.actor=$dir/model model.critic=$dir/model
+        model.reference=$dir/model"
+fi
 
 # name ranks devices words...
 plans()
@@ -159,13 +171,15 @@ repeat()
 profile()
 {
     for n in 1 2; do
+        # shellcheck disable=SC2086
         "$weft" profile "$ppo" -o costs$n.json --devices $n --limit 40 \
-            >log 2>&1 || return 1
+            $models >log 2>&1 || return 1
         tail -n 4 log
     done
+    # shellcheck disable=SC2086
     [ -z "${WEFT_MPIEXEC:-}" ] ||
         "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n 2 \
-            "$weft" profile "$ppo" --messages costs2.json </dev/null
+            "$weft" profile "$ppo" --messages costs2.json $models </dev/null
 }
 
 if [ -z "$table" ]; then
@@ -184,7 +198,7 @@ if [ -z "$table" ]; then
         repeat run "$name" "$ranks" rollout.prompts=24 \
             iterations="$iterations" checkpoint.every=0 \
             runtime.devices="$devices" \
-            costs="$dir/costs$((ranks * devices)).json" $words
+            costs="$dir/costs$((ranks * devices)).json" $models $words
         mv counts "$name.counts"
     done <chosen
 fi
