@@ -16,7 +16,8 @@
 
 enum {
     MOST_TASKS = 1 << 20, /* of which it is noted when they ran */
-    LAYERS = 2,
+    LEAST_LAYERS = 2,
+    GPU_CACHE_BYTES = 64 << 20,
     LONG = 512, /* tokens of a sample, at most */
     SOME = 16,
     FEW_ROWS = 64, /* of a model of which only the head is new */
@@ -135,6 +136,21 @@ static void fill_params(const struct weft_shape *s,
             if (!norms)
                 weft_profile_fill(p[i].embed[b]);
         }
+}
+
+int32_t weft_profile_layers(const struct weft_profile_bench *b,
+                            const struct weft_shape *shape)
+{
+    struct weft_topology topology = {.l3_bytes = 0};
+    int64_t layer = 0, cache = GPU_CACHE_BYTES;
+    struct weft_err err;
+    if (b->options->n_gpus == 0 && weft_topology_read(&topology, &err) == 0
+        && topology.l3_bytes > 0)
+        cache = topology.l3_bytes * (topology.n_l3 > 0 ? topology.n_l3 : 1);
+    for (int32_t i = 0; i < shape->n_blocks; i++)
+        layer += (int64_t) weft_g_fwd_bytes(shape, WEFT_TILE_LAYER, i);
+    int64_t n = weft_ceil_div(2 * cache, layer + 1);
+    return (int32_t) weft_min64(shape->n_layers, weft_max64(n, LEAST_LAYERS));
 }
 
 int weft_profile_layout(struct weft_profile_bench *b,
@@ -399,7 +415,7 @@ static int train_and_infer(struct weft_profile_bench *b,
 {
     struct training t = {.b = b};
     struct weft_shape few = *shape;
-    few.n_layers = (int32_t) weft_min64(shape->n_layers, LAYERS);
+    few.n_layers = weft_profile_layers(b, shape);
     int rc = weft_profile_model(b, &few, trained, tp, 1, &t.model, &t.layout,
                                 err);
     if (!rc)

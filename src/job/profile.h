@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures what this machine's kernels take for the models of a configuration:
- * it runs the graphs of training, inference and generation on few layers of
+ * it runs the graphs of training, inference and generation on some layers of
  * each model, with all devices busy, at sizes that double, and notes every
  * task beside what was recorded of it. So the names and shapes of what is
  * measured are those that recorded tasks have.

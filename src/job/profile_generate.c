@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
-#include "base/topology.h"
 #include "job/profile_inside.h"
 #include "lm/rollout.h"
 
-enum { STEPS = 2, PROMPT = 16, LEAST_LAYERS = 2 };
-
-/* Layers whose weights do not fit into a cache, so that steps read memory as
- * those of the whole model do. */
-static int32_t layers_of(const struct weft_shape *shape, bool on_gpus)
-{
-    struct weft_topology topology = {.l3_bytes = 0};
-    size_t layer = 0, cache = 64 << 20;
-    struct weft_err err;
-    if (!on_gpus && weft_topology_read(&topology, &err) == 0
-        && topology.l3_bytes > 0)
-        cache = (size_t) (topology.l3_bytes
-                          * (topology.n_l3 > 0 ? topology.n_l3 : 1));
-    for (int32_t b = 0; b < shape->n_blocks; b++)
-        layer += weft_g_fwd_bytes(shape, WEFT_TILE_LAYER, b);
-    int64_t n = weft_ceil_div((int64_t) (2 * cache), (int64_t) layer + 1);
-    return (int32_t) weft_min64(shape->n_layers, weft_max64(n, LEAST_LAYERS));
-}
+enum { STEPS = 2, PROMPT = 16 };
 
 /* n_steps steps in which every slot has a row, after `cached` tokens. */
 static void rows_of(int32_t n_slots, int32_t cached, int32_t n_steps,
@@ -169,7 +151,7 @@ int weft_profile_generate(struct weft_profile_bench *b,
     struct weft_g_model model;
     struct weft_g_layout layout;
     struct weft_g_view view = {.model = NULL};
-    few.n_layers = layers_of(shape, b->options->n_gpus > 0);
+    few.n_layers = weft_profile_layers(b, shape);
     b->what = NULL; /* the first size is measured at any rate */
     int rc = weft_profile_model(b, &few, false, tp, pp, &model, &layout, err);
     if (!rc)

@@ -30,6 +30,10 @@ bool weft_profile_goes_on(struct weft_profile_bench *b, const char *what,
 /* Small numbers that are no zeros, whose pages would all be one. NULL is
  * allowed. */
 void weft_profile_fill(struct weft_tile *tile);
+/* Layers of a model that do not fit into the caches, so that tasks read memory
+ * as those of the whole model do; all, where these fit. */
+int32_t weft_profile_layers(const struct weft_profile_bench *b,
+                            const struct weft_shape *shape);
 /* The caller releases model and layout, also after an error. */
 int weft_profile_model(struct weft_profile_bench *b,
                        const struct weft_shape *shape, bool trained,
