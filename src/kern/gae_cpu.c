@@ -6,14 +6,15 @@ void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 const float *value, float bootstrap, float *advantage_out,
                 float *return_out)
 {
-    float next = bootstrap, advantage = 0;
+    const double g = (double) gamma, decay = g * (double) lambda;
+    double next = (double) bootstrap, advantage = 0;
     for (int32_t i = n - 1; i >= 0; i--) {
         float v = value[i];
-        float delta = reward[i] + gamma * next - v;
-        advantage = delta + gamma * lambda * advantage;
-        advantage_out[i] = advantage;
-        return_out[i] = advantage + v;
-        next = v;
+        double delta = (double) reward[i] + g * next - (double) v;
+        advantage = delta + decay * advantage;
+        advantage_out[i] = (float) advantage;
+        return_out[i] = (float) advantage + v;
+        next = (double) v;
     }
 }
 

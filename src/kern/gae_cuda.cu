@@ -8,19 +8,21 @@ static __global__ void gae(int32_t n, float gamma, float lambda,
                            float *return_out)
 {
     int lane = threadIdx.x;
-    float end = bootstrap ? *bootstrap : 0, advantage = 0;
+    double g = (double) gamma, decay = g * (double) lambda;
+    double end = bootstrap ? (double) *bootstrap : 0, advantage = 0;
     /* 32 tokens at a time, the last first; lane 31 has the last of them */
     for (int32_t last = n - 1; last >= 0; last -= WEFT_WARP) {
         int32_t i = last - (WEFT_WARP - 1) + lane;
-        float v = i >= 0 ? value[i] : 0, delta = 0, mine = 0;
+        float v = i >= 0 ? value[i] : 0, mine = 0;
+        double delta = 0;
         if (i >= 0) {
-            float next = i + 1 < n ? value[i + 1] : end;
-            delta = reward[i] + gamma * next - v;
+            double next = i + 1 < n ? (double) value[i + 1] : end;
+            delta = (double) reward[i] + g * next - (double) v;
         }
         for (int from = WEFT_WARP - 1; from >= 0; from--) {
             advantage = __shfl_sync(WEFT_FULL_WARP, delta, from)
-                      + gamma * lambda * advantage;
-            mine = from == lane ? advantage : mine;
+                      + decay * advantage;
+            mine = from == lane ? (float) advantage : mine;
         }
         if (i >= 0) {
             advantage_out[i] = mine;
