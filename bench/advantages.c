@@ -119,11 +119,13 @@ int main(void)
     static const float lambda[] = {0.95f, 1};
     CHECK(weft_k_init(NULL, &err));
     for (uint32_t i = 0; i < SAMPLES * LONGEST; i++) {
-        reward[i] = 0.01f * (float) weft_rng_normal(1, WEFT_RNG_INIT, 0, 0, i);
+        reward[i] = 0.01f
+                  * (float) weft_rng_normal(1, WEFT_RNG_INIT, 0, 0, i);
         value[i] = (float) weft_rng_normal(1, WEFT_RNG_INIT, 1, 0, i);
     }
-    printf("samples   tokens lambda  recursion  product   recursion  product\n"
-           "                            ns a token          error\n");
+    printf(
+        "samples   tokens lambda  recursion  product   recursion  product\n"
+        "                            ns a token          error\n");
     for (size_t l = 0; l < WEFT_COUNT(lambda); l++) {
         double p = 1;
         for (int32_t i = 0; i <= BLOCK; i++, p *= (double) lambda[l])

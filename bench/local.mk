@@ -148,6 +148,12 @@ bench_programs += %D%/papers_rlhfuse
 %C%_fusion_LDADD = $(weft_libs)
 bench-fusion: %D%/fusion
 	%D%/fusion $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
+# What moves between calls, and is not hidden.
+bench_programs += %D%/moves
+%C%_moves_SOURCES = %D%/moves.c %D%/made.h %D%/check.h
+%C%_moves_LDADD = $(weft_libs)
+bench-moves: %D%/moves
+	%D%/moves $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
 # CPU time of generation's controller.
 bench_programs += %D%/control
 %C%_control_SOURCES = %D%/control.c %D%/made.h %D%/check.h
@@ -190,6 +196,6 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
 .PHONY: bench bench-again bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
-	bench-layouts bench-papers bench-papers-flexrlhf bench-papers-real \
+	bench-layouts bench-moves bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here
