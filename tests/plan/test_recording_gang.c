@@ -250,7 +250,7 @@ struct layer {
 
 static bool layer(const struct layer *l, bool says)
 {
-    const struct weft_work work = {.n_rows = 3};
+    const struct weft_work work[2] = {{.n_rows = 3}, {.n_rows = 3}};
     struct weft_rec_site site = {
         .where = {.device = -1, .call = 3, .iteration = 0}, .n = 2};
     for (int k = 0; k < 2; k++)
@@ -263,14 +263,14 @@ static bool layer(const struct layer *l, bool says)
             weft_recording_gang_tile(&r, l->x[k]);
             weft_recording_gang_tile(&r, l->y[k]);
         }
-        if (weft_recording_gang_again(&r, "layer", 1, &work))
+        if (weft_recording_gang_again(&r, "layer", 1, work))
             return true;
     }
     int64_t first = l->next ? l->next[0] + 1 : 0;
     if (l->next)
         l->next[0] = l->next[1] = l->next[0] + 2;
     half_at(l->x, l->y, l->bytes, first, l->device);
-    weft_recording_gang_end(&r, "layer", 1, &work);
+    weft_recording_gang_end(&r, "layer", 1, work);
     return false;
 }
 
