@@ -44,9 +44,9 @@ struct weft_stage_layers {
     bool is_first; /* it embeds tokens */
     bool is_last;  /* it has the head */
 };
-/* Members of a tp group whose tasks are a gang (weft_insert_gang()): CPU devices
- * of one place, and the blocks of each, of the layers of one stage. One member
- * may be any device. */
+/* Members of a tp group whose tasks are a gang (weft_insert_gang()): CPU
+ * devices of one place, and the blocks of each, of the layers of one stage. One
+ * member may be any device. */
 struct weft_members {
     int32_t n;
     struct weft_where where[WEFT_MAX_BLOCKS];
@@ -107,6 +107,7 @@ int32_t weft_pack_n_targets(enum weft_pack_targets targets,
 
 /* ---- Layers ----------------------------------------------------------- */
 
+/* x (W): the rows of the batch's tokens. */
 void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_shape *shape,
                        const struct weft_params *fwd, struct weft_tile *batch,
@@ -118,7 +119,8 @@ struct weft_part_kv {
     int32_t n_layers;
 };
 
-/* y may be x (inference). kv: NULL without a cache. saved: may be NULL. */
+/* y (W) may be x (inference). kv: NULL without a cache. saved (W) may be NULL:
+ * weft_layer_saved_bytes(). */
 void weft_insert_layer_forward(struct weft_seq *seq,
                                const struct weft_where *where,
                                const struct weft_shape *shape,
@@ -154,8 +156,9 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
                        struct weft_tile *const out[]);
 
 /* What a micro-batch passes in a stage, as one task of each member: x (RW, or W
- * in the first stage) is embedded there, and passes the stage's layers; the last
- * one writes log-probs of the targets, or values of a scalar head, to out (n). */
+ * in the first stage) is embedded there, and passes the stage's layers; the
+ * last one writes log-probs of the targets, or values of a scalar head, to
+ * out (n). */
 void weft_insert_infer_stage(struct weft_seq *seq,
                              const struct weft_members *members,
                              const struct weft_shape *shape,
@@ -341,6 +344,7 @@ WEFT_INLINE struct weft_layer_tiles weft_params_group(
     return tiles;
 }
 
+/* All gradients of a group (W) become 0. */
 void weft_insert_zero(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_layer_tiles *grad);
 /* Computes left += right: one node of the tree that sums the gradients of the

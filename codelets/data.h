@@ -149,6 +149,7 @@ struct weft_gen_state {
         token, logp, bytes;
 };
 
+/* Sets the sizes and where each array lies; everything else is 0. */
 void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
                            int32_t n_pages, struct weft_gen_state *out);
 /* Frees all slots and puts all pages on the stack. */

@@ -113,6 +113,7 @@ extern const struct weft_config_algorithm *const weft_algorithms[];
 const struct weft_algorithm *weft_algorithm_of(
     const struct weft_config *config);
 
+/* What the configuration says of losses, rewards and the graph. */
 void weft_settings_of(const struct weft_config *config,
                       struct weft_settings *out);
 

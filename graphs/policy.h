@@ -6,6 +6,7 @@
 #include "graphs/algorithms.h"
 #include "graphs/keys.h"
 
+/* With values and their training, or without. */
 void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
                       struct weft_dataflow *out);
 void weft_flow_no_critic(const struct weft_flow_needs *needs,

@@ -154,7 +154,7 @@ int weft_model_generate(struct weft_model *model, const char *prompt,
                         const struct weft_generate_options *options,
                         struct weft_completion *out, struct weft_err *err);
 void weft_completion_clear(struct weft_completion *completion);
-void weft_array_free(void *array);
+void weft_array_free(void *array); /* NULL is allowed */
 
 /* ---- Training --------------------------------------------------------- */
 
@@ -196,10 +196,10 @@ void weft_trainer_set_reward(struct weft_trainer *trainer, weft_reward_fn fn,
 void weft_trainer_set_reward_batch(struct weft_trainer *trainer,
                                    weft_reward_batch_fn fn, void *ctx);
 
-/* One iteration (PPO) or step (SFT); writes metrics, samples, and a
- * checkpoint when one is due. */
+/* One iteration (PPO) or step (SFT); writes metrics, samples, a checkpoint when
+ * one is due. Errors: WEFT_ESTATE after the last one; any of its parts'. */
 int weft_trainer_step(struct weft_trainer *trainer, struct weft_err *err);
-bool weft_trainer_done(const struct weft_trainer *trainer);
+bool weft_trainer_done(const struct weft_trainer *trainer); /* all made */
 int32_t weft_trainer_iteration(const struct weft_trainer *trainer);
 /* How many the run has in all. */
 int32_t weft_trainer_iterations(const struct weft_trainer *trainer);

@@ -28,6 +28,7 @@ struct weft_size_table {
     int32_t n;
     double size[WEFT_CLUSTER_SIZES], value[WEFT_CLUSTER_SIZES];
 };
+/* Its value at a size. */
 double weft_size_table_at(const struct weft_size_table *table, double size);
 
 /* Bytes per second each way, and the seconds before the first byte comes. */
@@ -73,6 +74,7 @@ int weft_cluster_read(const char *path, struct weft_cluster *out,
 /* What a node is; 0 <= node < n_nodes. */
 const struct weft_node_kind *weft_cluster_node(
     const struct weft_cluster *cluster, int32_t node);
+/* Of all nodes together. */
 int32_t weft_cluster_n_devices(const struct weft_cluster *cluster);
 /* Ranks of a run have equally many devices. Where kinds of node have unlike
  * numbers, ranks of so many (at most what all kinds have in common: returned by

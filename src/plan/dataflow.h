@@ -97,7 +97,8 @@ struct weft_dataflow {
  * or calls than there is room for are left out, which weft_flow_check()
  * refuses. */
 void weft_flow_init(struct weft_dataflow *flow);
-/* These return the number of what they add. */
+/* These return the number of what they add. reads, writes: sets of fields;
+ * role -1: none. */
 int32_t weft_flow_role(struct weft_dataflow *flow, const char *name,
                        bool trained, bool scalar);
 int32_t weft_flow_field(struct weft_dataflow *flow, const char *name,
@@ -136,6 +137,7 @@ int32_t weft_flow_origin(const struct weft_dataflow *flow, int32_t field);
 /* The same of the samples that a call works on. */
 int32_t weft_flow_origin_of_call(const struct weft_dataflow *flow,
                                  int32_t call);
+/* Whether it is a training call. */
 bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call);
 /* Whether the call's model is never trained: its weights may leave memory
  * between uses. */

@@ -89,10 +89,12 @@ struct weft_plan {
     struct weft_plan_times predicted_s, measured_s; /* of that run */
 };
 
+/* Frees what it holds, not the struct, and empties it. */
 void weft_plan_release(struct weft_plan *plan);
 
 /* ---- Places ----------------------------------------------------------- */
 
+/* How many devices it has. */
 int32_t weft_mesh_size(const struct weft_mesh *mesh);
 /* The largest mesh from node 0 device 0 of at most `most` (>= 1) devices. */
 struct weft_mesh weft_mesh_largest(int32_t n_nodes, int32_t n_devices,
@@ -100,6 +102,7 @@ struct weft_mesh weft_mesh_largest(int32_t n_nodes, int32_t n_devices,
 /* Device number of the mesh's i-th device. */
 int32_t weft_mesh_device(const struct weft_plan *plan,
                          const struct weft_mesh *mesh, int32_t i);
+/* Whether a device, by number, is in the mesh; whether it is a GPU. */
 bool weft_mesh_has(const struct weft_plan *plan, const struct weft_mesh *mesh,
                    int32_t device);
 bool weft_plan_is_gpu(const struct weft_plan *plan, int32_t device);
@@ -236,6 +239,7 @@ int weft_plan_read(const char *path, const struct weft_dataflow *flow,
 int weft_plan_parse(const char *text, size_t n, const char *name,
                     const struct weft_dataflow *flow, struct weft_plan *out,
                     struct weft_err *err);
+/* Errors: those of weft_file_write(). */
 int weft_plan_write(const struct weft_plan *plan, const char *path,
                     struct weft_err *err);
 /* The text of the file. The caller frees. NULL: out of memory. */
