@@ -13,9 +13,8 @@
  */
 #include <stdlib.h>
 
-#include "graphs/calls/generate_inside.h"
-
 #include "codelets/work.h"
+#include "graphs/calls/generate_inside.h"
 #include "graphs/calls/stage.h"
 
 /* ---- Step by step ------------------------------------------------------ */

@@ -134,6 +134,7 @@ int64_t weft_rt_n_waits(const struct weft_rt *rt);
  * the recording keeps the most. */
 void weft_rt_expect_scratch(struct weft_rt *rt, size_t bytes);
 bool weft_rt_keeps_gangs(const struct weft_rt *rt);
+/* The recorder's option of that name; 0 where tasks run. */
 int32_t weft_rt_joined_steps(const struct weft_rt *rt);
 /* What is recorded from here on, outside of instructions, stands for n of the
  * like, one after another. */

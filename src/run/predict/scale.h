@@ -19,7 +19,8 @@ struct weft_scale {
 
 /* The row from which on throughput for each device falls; -1: none fits. */
 int32_t weft_scale_transition(const struct weft_scale *scale);
-/* Appends a table, and which of the sizes is the first that is enough. Errors: WEFT_ENOMEM. */
+/* Appends a table, and which of the sizes is the first that is enough. Errors:
+ * WEFT_ENOMEM. */
 int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
                     struct weft_err *err);
 
