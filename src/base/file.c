@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/string.h"
 
 static int nomem(struct weft_err *err, const char *path)
 {
@@ -421,6 +422,23 @@ int weft_file_write_text(const char *path, char *text, struct weft_err *err)
         return weft_err_nomem(err, path, 4096);
     int rc = weft_file_write(path, text, strlen(text), err);
     weft_free(text);
+    return rc;
+}
+
+int weft_file_print(const char *dir, const char *name,
+                    void (*put)(FILE *f, const void *what), const void *what,
+                    struct weft_err *err)
+{
+    char *text = NULL, *path = weft_path_join(dir, name);
+    size_t n = 0;
+    FILE *f = path ? open_memstream(&text, &n) : NULL;
+    if (f) {
+        put(f, what);
+        text = weft_string_end_stream(f, &text);
+    }
+    int rc = path ? weft_file_write_text(path, text, err)
+                  : weft_err_nomem(err, name, 4096);
+    weft_free(path);
     return rc;
 }
 

@@ -14,6 +14,8 @@
 #ifndef WEFT_BASE_FILE_H
 #define WEFT_BASE_FILE_H
 
+#include <stdio.h>
+
 #include "base/err.h"
 
 /* ---- Paths ------------------------------------------------------------ */
@@ -59,6 +61,11 @@ int weft_file_write(const char *path, const void *data, size_t n,
 
 /* The same with a text, which it frees; NULL: memory ran out. */
 int weft_file_write_text(const char *path, char *text, struct weft_err *err);
+/* The same with what put() prints, for the file `name` of the folder `dir`. */
+int weft_file_print(const char *dir, const char *name,
+                    void (*put)(FILE *f, const void *what), const void *what,
+                    struct weft_err *err);
+
 /* In pieces. close and abandon free the writer. */
 struct weft_file_writer;
 /* Reserves n_bytes on the disk (0: size unknown), so that a full disk is found

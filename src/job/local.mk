@@ -5,6 +5,7 @@ job_sources = \
 	%D%/profile_generate.c %D%/profile_inside.h \
 	%D%/profile_memory.c %D%/profile_messages.c \
 	%D%/profile_moves.c %D%/profile_samples.c \
+	%D%/profile_train.c \
 	%D%/cluster_info.c %D%/cluster_info.h \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/inputs.c %D%/inputs.h \

@@ -51,6 +51,10 @@ int weft_profile_layout(struct weft_profile_bench *b,
                         const struct weft_call_plan *call,
                         struct weft_g_layout *out, struct weft_err *err);
 
+/* profile_train.c: micro-batches of training, if `trained`, and inference. */
+int weft_profile_train(struct weft_profile_bench *b,
+                       const struct weft_shape *shape, bool trained,
+                       int32_t tp, struct weft_err *err);
 /* profile_generate.c: decode steps by batch and context. */
 int weft_profile_generate(struct weft_profile_bench *b,
                           const struct weft_shape *shape, int32_t tp,

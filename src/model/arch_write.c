@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
-#include "base/string.h"
 
 /* Writes the shortest decimal that reads back as the same number (with is_f32:
  * as the same f32), as a JSON number with a fraction. */
@@ -115,8 +113,9 @@ static void put_family(FILE *f, const struct weft_arch *a)
                 s->n_layers);
 }
 
-static void put_config(FILE *f, const struct weft_arch *a)
+static void put_config(FILE *f, const void *arch)
 {
+    const struct weft_arch *a = arch;
     static const char *const class[] = {"Llama", "Qwen2", "Qwen3", "Mistral"};
     static const char *const dtype[] = {"float32", "bfloat16", "float16"};
     const struct weft_shape *s = &a->shape;
@@ -160,8 +159,9 @@ static void put_config(FILE *f, const struct weft_arch *a)
 
 /* Writes what differs from transformers' defaults; temperature, top_k and
  * top_p only with do_sample, as transformers accepts them only there. */
-static void put_generation(FILE *f, const struct weft_arch *a)
+static void put_generation(FILE *f, const void *arch)
 {
+    const struct weft_arch *a = arch;
     const struct weft_generation *g = &a->generation;
     fputs("{\n", f);
     put_key_id(f, "bos_token_id", a->bos);
@@ -182,30 +182,12 @@ static void put_generation(FILE *f, const struct weft_arch *a)
     fprintf(f, "  \"do_sample\": %s\n}\n", g->do_sample ? "true" : "false");
 }
 
-static int write_one(const char *dir, const char *name,
-                     const struct weft_arch *a,
-                     void (*put)(FILE *, const struct weft_arch *),
-                     struct weft_err *err)
-{
-    char *text = NULL, *path = weft_path_join(dir, name);
-    size_t n = 0;
-    FILE *f = path ? open_memstream(&text, &n) : NULL;
-    if (f) {
-        put(f, a);
-        text = weft_string_end_stream(f, &text);
-    }
-    int rc = path ? weft_file_write_text(path, text, err)
-                  : weft_err_nomem(err, name, 4096);
-    weft_free(path);
-    return rc;
-}
-
 int weft_arch_write(const char *dir, const struct weft_arch *arch,
                     struct weft_err *err)
 {
-    int rc = write_one(dir, "config.json", arch, put_config, err);
+    int rc = weft_file_print(dir, "config.json", put_config, arch, err);
     if (!rc && !arch->shape.scalar_head)
-        rc = write_one(dir, "generation_config.json", arch, put_generation,
-                       err);
+        rc = weft_file_print(dir, "generation_config.json", put_generation,
+                             arch, err);
     return rc;
 }

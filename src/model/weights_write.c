@@ -251,8 +251,9 @@ static int check_complete(const struct weft_weights_writer *w,
     return 0;
 }
 
-static void put_index(FILE *f, const struct weft_weights_writer *w)
+static void put_index(FILE *f, const void *writer)
 {
+    const struct weft_weights_writer *w = writer;
     uint64_t total = 0;
     for (size_t i = 0; i < w->n_tensors; i++)
         total += tensor_bytes(&w->tensor[i], w->dtype);
@@ -270,19 +271,9 @@ static void put_index(FILE *f, const struct weft_weights_writer *w)
 static int write_index(const struct weft_weights_writer *w,
                        struct weft_err *err)
 {
-    char name[320], *text = NULL;
-    size_t n = 0;
+    char name[320];
     snprintf(name, sizeof name, "%s.safetensors.index.json", w->stem);
-    char *path = weft_path_join(w->dir, name);
-    FILE *f = path ? open_memstream(&text, &n) : NULL;
-    if (f) {
-        put_index(f, w);
-        text = weft_string_end_stream(f, &text);
-    }
-    int rc = path ? weft_file_write_text(path, text, err)
-                  : weft_err_nomem(err, name, 4096);
-    weft_free(path);
-    return rc;
+    return weft_file_print(w->dir, name, put_index, w, err);
 }
 
 int weft_weights_writer_close(struct weft_weights_writer *w,

@@ -43,6 +43,7 @@ run_sources = \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
 	%D%/predict/replay.c %D%/predict/replay.h \
 	%D%/predict/scale.c %D%/predict/scale.h \
+	%D%/predict/shortage.c %D%/predict/shortage.h \
 	%D%/predict/simulate.c %D%/predict/simulate.h \
 	%D%/predict/simulation.h \
 	%D%/predict/simulate_run.c %D%/predict/simulate_run.h \

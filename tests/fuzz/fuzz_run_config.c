@@ -3,7 +3,8 @@
  * command line: refused with a sentence, or a configuration that may go on
  * with itself.
  *
- * fuzz-sources: src/config/read.c src/config/check.c src/config/set.c
+ * fuzz-sources: src/config/read.c src/config/read_reward.c
+ * fuzz-sources: src/config/given.c src/config/check.c src/config/set.c
  * fuzz-sources: src/config/names.c src/config/table.c src/config/write.c
  * fuzz-sources: src/config/schema.c src/job/run_config.c src/plan/dataflow.c
  * fuzz-sources: graphs/algorithms.c graphs/policy.c graphs/settings.c graphs/metrics.c

@@ -12,7 +12,7 @@
 #include "job/plan_needs.h"
 #include "plan/strategy.h"
 #include "run/predict/divided.h"
-#include "run/predict/scale.h"
+#include "run/predict/shortage.h"
 
 /* ---- Simulating --------------------------------------------------------- */
 
@@ -157,7 +157,7 @@ int weft_run_compare(const struct weft_config *config,
     weft_children_free(c.row, n, sizeof *c.row);
     out->best = find_best(out);
     if (out->best < 0 && !rc)
-        weft_scale_tell(config, needs, out->none, sizeof out->none);
+        weft_shortage_text(config, needs, out->none, sizeof out->none);
     if (find && out->row[c.searched].fits)
         out->found = c.searched;
     return rc;

@@ -8,7 +8,7 @@
 #include "job/plan_needs.h"
 #include "plan/shares.h"
 #include "run/predict/options_inside.h"
-#include "run/predict/scale.h"
+#include "run/predict/shortage.h"
 #include "run/trainer.h"
 
 /* ---- Problems ----------------------------------------------------------- */
@@ -322,7 +322,7 @@ static int refuse(const struct weft_finding *f, const struct weft_needed *m,
                   struct weft_err *err)
 {
     char more[300];
-    weft_scale_tell(f->config, f->needs, more, sizeof more);
+    weft_shortage_text(f->config, f->needs, more, sizeof more);
     return weft_err_set(
         err, WEFT_EINVAL,
         "no plan fits: the least that was tried can take %.4g GiB of device "

@@ -24,10 +24,4 @@ int32_t weft_scale_transition(const struct weft_scale *scale);
 int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
                     struct weft_err *err);
 
-/* Where nothing fits: says how many devices the state of what is trained fills,
- * with fewer than which nothing does, and how to find as many as are enough. */
-void weft_scale_tell(const struct weft_config *config,
-                     const struct weft_plan_needs *needs, char *text,
-                     size_t size);
-
 #endif
