@@ -48,18 +48,18 @@ static const struct weft_config_key keys[] = {
              "false", WEFT_KEY_OPENS,
              "the last samples go on with few replicas, the others are free "
              "for inference (RLHFuse); when, and with how many, is chosen by "
-             "simulating the last iterations (keys costs, cluster), or said: "
-             "{remaining: 20%, instances: 2}"),
+             "simulating the last iterations (keys costs, cluster; without, "
+             "none move), or said: {remaining: 20%, instances: 2}"),
     KEY_DOUBLE("rollout.remaining", rollout.remaining, "0", 0, 0.95,
                WEFT_KEY_SHARE | WEFT_KEY_SAYS_HOW,
                "inter_stage_fusion: the share of the samples that is left "
-               "then; 0: chosen, or 0.2 (RLHFuse, figure 9) without costs or "
-               "where rollout.instances is given"),
+               "then; 0: chosen, or 0.2 (RLHFuse, figure 9) where "
+               "rollout.instances is given"),
     KEY_INT("rollout.instances", rollout.instances, "0", 0, 1e6,
             WEFT_KEY_SAYS_HOW,
             "inter_stage_fusion: replicas that go on, or more where their "
             "slots or KV caches are too small; 0: chosen, or half of them "
-            "without costs or where rollout.remaining is given"),
+            "where rollout.remaining is given"),
     KEY_PATH("rollout.decisions", rollout.decisions, WEFT_KEY_SAYS_HOW,
              "inter_stage_fusion: the decisions.jsonl of another run, which "
              "decides for this one"),

@@ -227,10 +227,10 @@ int weft_iteration_calls_init(struct weft_iteration *p);
 int32_t weft_iteration_by_share(const struct weft_iteration_call *c,
                                 const struct weft_call_plan *plan);
 /* The replica for the next micro-batch of n samples; -1: it waits. All have
- * them in turn or by their shares; with inter-stage fusion, the one that has had
- * fewest of those whose devices generate no more. While samples have not moved,
- * none gets more than its part, as others will be free soon. When all samples
- * have ended, nothing waits. */
+ * them in turn or by their shares; with inter-stage fusion, where samples are to
+ * move, the one that has had fewest of those whose devices generate no more.
+ * While none have moved, none gets more than its part, as others will be free
+ * soon. When all samples have ended, nothing waits. */
 int32_t weft_iteration_replica(const struct weft_iteration *p,
                                const struct weft_iteration_call *c, int32_t n,
                                bool last);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who infers which micro-batch, and when it is submitted. Without costs all
- * replicas have them in turn, or as inter-stage fusion frees devices. With costs
+ * replicas have them in turn, or as samples that move free devices. With costs
  * a clock tells when each device should be done with what it was given, so that
  * it is given the next when it is, of any call: as if devices took work
  * themselves (plan/fusion/overlap.h). The clock goes on with statuses of
@@ -98,13 +98,17 @@ static bool is_one_place(const struct weft_g_layout *layout)
     return true;
 }
 
-/* Whether micro-batches wait for devices that are free: not where any device
- * takes them, as then those that are free do, and not where replicas have
- * shares, which micro-batches are cut by. */
+/* Whether micro-batches of a call wait for devices that are free: not where
+ * nothing says when these will be, neither costs nor samples that move; not where
+ * any device takes them, as then those that are free do; and not where replicas
+ * have shares, which micro-batches are cut by. */
 static bool holds(const struct weft_iteration *p,
-                  const struct weft_g_layout *layout)
+                  const struct weft_iteration_call *c)
 {
+    const struct weft_g_layout *layout = &p->t->layout[c->call];
+    bool moves = p->tail[c->set->call].when.share > 0;
     return p->t->plan.inter_stage_fusion && layout->plan.shares.n == 0
+        && (moves || p->deal.pace || weft_run_bounds(p->t))
         && !(layout->any_device && is_one_place(layout));
 }
 
@@ -128,7 +132,7 @@ int32_t weft_iteration_replica(const struct weft_iteration *p,
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     int32_t dp = layout->plan.dp, best = -1;
-    if (!holds(p, layout))
+    if (!holds(p, c))
         return weft_iteration_by_share(c, &layout->plan);
     bool freed = find_generating(p);
     for (int32_t k = 0; k < dp; k++) {
@@ -177,8 +181,7 @@ void weft_iteration_deal_begin(struct weft_iteration *p)
 bool weft_iteration_paced(const struct weft_iteration *p,
                           const struct weft_iteration_call *c)
 {
-    return p->deal.pace && weft_iteration_takes(p, c, 1) > 0
-        && holds(p, &p->t->layout[c->call]);
+    return p->deal.pace && weft_iteration_takes(p, c, 1) > 0 && holds(p, c);
 }
 
 void weft_iteration_deal_turn(struct weft_iteration *p,

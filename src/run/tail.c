@@ -538,7 +538,7 @@ static int decide(const struct weft_iteration_set *set,
     const struct weft_trainer *t = set->p->t;
     if (t->tail && t->tail->n_decided > 0)
         return replay(set, out, err);
-    out->why = !t->tail || !t->tail->costs ? WEFT_TAIL_DEFAULT
+    out->why = !t->tail || !t->tail->costs ? WEFT_TAIL_NO_COSTS
              : t->tail->n_past == 0        ? WEFT_TAIL_FIRST
                                            : WEFT_TAIL_CHOSEN;
     return out->why == WEFT_TAIL_CHOSEN ? choose(set, out, err) : 0;
@@ -573,7 +573,7 @@ int weft_tail_decide(const struct weft_iteration_set *set,
     if (rc)
         weft_seq_fail(t->seq, rc, "%s", why.text);
     rc = weft_seq_agree(t->seq, out, sizeof *out, err);
-    if (out->why == WEFT_TAIL_SAID || out->why == WEFT_TAIL_DEFAULT)
+    if (out->why == WEFT_TAIL_SAID)
         out->when = (struct weft_migration_when){
             .share = remaining > 0 ? remaining : WEFT_TAIL_REMAINING,
             .instances = instances > 0

@@ -27,18 +27,17 @@ struct weft_iteration_set;
 struct weft_trainer;
 
 #define WEFT_TAIL_FILE "decisions.jsonl"
-/* The share of the samples that is left, where it is neither said nor chosen:
+/* The share of the samples that is left where rollout.instances alone is said:
  * the minimum of RLHFuse's figure 9. */
 #define WEFT_TAIL_REMAINING 0.2
 /* Iterations that are simulated. */
 enum { WEFT_TAIL_PAST = 3 };
 
 enum weft_tail_reason {
-    WEFT_TAIL_OFF,     /* no inter-stage fusion, or one replica */
-    WEFT_TAIL_SAID,    /* the configuration says it */
-    WEFT_TAIL_DEFAULT, /* no costs are known: the paper's fifth, and half of
-                          the replicas */
-    WEFT_TAIL_FIRST,   /* no lengths are known yet: nothing moves */
+    WEFT_TAIL_OFF,      /* no inter-stage fusion, or one replica */
+    WEFT_TAIL_SAID,     /* the configuration says it */
+    WEFT_TAIL_NO_COSTS, /* nothing moves, nor is it slower than without */
+    WEFT_TAIL_FIRST,    /* no lengths are known yet: nothing moves */
     WEFT_TAIL_CHOSEN,
     WEFT_TAIL_REPLAYED /* another run's decision */
 };

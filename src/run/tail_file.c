@@ -12,9 +12,9 @@
 #include "run/tail_inside.h"
 
 static const char *const why_word[] = {
-    [WEFT_TAIL_OFF] = "off",         [WEFT_TAIL_SAID] = "configuration",
-    [WEFT_TAIL_DEFAULT] = "default", [WEFT_TAIL_FIRST] = "first",
-    [WEFT_TAIL_CHOSEN] = "chosen",   [WEFT_TAIL_REPLAYED] = "replayed"};
+    [WEFT_TAIL_OFF] = "off",           [WEFT_TAIL_SAID] = "configuration",
+    [WEFT_TAIL_NO_COSTS] = "no_costs", [WEFT_TAIL_FIRST] = "first",
+    [WEFT_TAIL_CHOSEN] = "chosen",     [WEFT_TAIL_REPLAYED] = "replayed"};
 
 /* ---- Writing ------------------------------------------------------------ */
 
@@ -524,9 +524,10 @@ int weft_tail_open(struct weft_trainer *t, struct weft_err *err)
                                                                   &t->job);
         rc = weft_simulate_costs(&o, &t->job, &costs, err);
     } else if (t->plan.inter_stage_fusion && is_chosen(&t->config)) {
-        weft_warn("rollout.inter_stage_fusion: without costs (keys 'costs', "
-                  "'cluster') samples move when a fifth of them is left, to "
-                  "half of the replicas");
+        weft_warn(
+            "rollout.inter_stage_fusion: no samples move without costs "
+            "(keys 'costs', of 'weft profile', and 'cluster'), or where "
+            "it is said when: {remaining: 20%%, instances: 2}");
     }
     if (!rc)
         rc = weft_tail_create(

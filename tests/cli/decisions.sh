@@ -142,11 +142,17 @@ expect 1 "'order' has instance 7, and this run has 2" ppo.yaml run_dir=bad3 \
     rollout.decisions=wrong
 [ ! -e bad3 ] || fail "a refused run left a folder"
 
-# Without costs, and as the configuration says.
-train "without costs (keys 'costs', 'cluster') samples move when a fifth" \
-    run_dir=none iterations=1
-grep -q '"why": "default", "remaining": 0.2, "instances": 1' \
-    none/decisions.jsonl || fail "no default"
+# Without costs nothing moves; then as the configuration says.
+train "no samples move without costs (keys 'costs'" run_dir=none iterations=2
+[ "$(grep -c '"why": "no_costs", "remaining": 0, "instances": 0' \
+    none/decisions.jsonl)" = 2 ] || fail "moved without costs"
+grep -q '"left"' none/decisions.jsonl && fail "moved unasked"
+expect 0 "" ppo.yaml run_dir=share iterations=1 rollout.remaining=0.4
+grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \
+    share/decisions.jsonl || fail "half of the replicas"
+expect 0 "" ppo.yaml run_dir=replica iterations=1 rollout.instances=1
+grep -q '"why": "configuration", "remaining": 0.2, "instances": 1' \
+    replica/decisions.jsonl || fail "a fifth of the samples"
 expect 0 "" ppo.yaml run_dir=said iterations=1 rollout.instances=1 \
     rollout.remaining=0.4 cluster=cluster.yaml
 grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \

@@ -55,8 +55,8 @@ static void count(const struct weft_trainer *t,
     }
 }
 
-/* Who says what inference takes. */
-enum says { NOBODY, COSTS, A_RUN };
+/* Who says what inference takes; OFF: nobody, without inter-stage fusion. */
+enum says { OFF, NOBODY, COSTS, A_RUN };
 
 /* The decisions of a run that had these costs, and moved nothing. */
 static void write_decisions(const struct weft_trainer *t, const char *path)
@@ -88,7 +88,8 @@ static void deal(const char *layout, int longest, enum says says,
                           layout,
                           "rollout.max_new_tokens=60",
                           "rollout.chunk_tokens=2",
-                          "rollout.inter_stage_fusion=true",
+                          says == OFF ? "rollout.inter_stage_fusion=false"
+                                      : "rollout.inter_stage_fusion=true",
                           "train.micro_batch_tokens=1"};
     struct weft_config config;
     struct weft_plan plan = {0};
@@ -124,7 +125,7 @@ static void deal(const char *layout, int longest, enum says says,
 
 /* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are dealt
  * to the other three devices before it ends, to none more than two above its
- * share. Without costs devices keep their shares of all until then: 3 samples. */
+ * share. */
 static void test_long_tail(void)
 {
     struct dealt d;
@@ -134,9 +135,21 @@ static void test_long_tail(void)
     CHECK_INT(d.before[1] + d.before[2] + d.before[3], CALLS * (SAMPLES - 1));
     for (int k = 1; k < DEVICES; k++)
         CHECK(abs(3 * d.before[k] - CALLS * (SAMPLES - 1)) <= 6);
-    deal("layout=dp4", LONGEST, NOBODY, &d);
-    for (int k = 1; k < DEVICES; k++)
-        CHECK(d.before[k] <= CALLS * SAMPLES / DEVICES);
+}
+
+/* Without costs fusion deals as none would: to all devices their shares, as
+ * samples end, also to the one that still generates. */
+static void test_no_costs(void)
+{
+    for (int longest = 4; longest <= LONGEST; longest += LONGEST - 4) {
+        struct dealt off, d;
+        deal("layout=dp4", longest, OFF, &off);
+        deal("layout=dp4", longest, NOBODY, &d);
+        CHECK(memcmp(&off, &d, sizeof d) == 0);
+        for (int k = 0; k < DEVICES; k++)
+            CHECK_INT(d.all[k], CALLS * SAMPLES / DEVICES);
+        CHECK_INT(d.before[0], CALLS * SAMPLES / DEVICES);
+    }
 }
 
 /* A device is given no more than it should have done until the next status has
@@ -187,6 +200,7 @@ static void test_weights(void)
 }
 
 WEFT_TESTS("run/deal", {"setup", setup}, {"test_long_tail", test_long_tail},
+           {"test_no_costs", test_no_costs},
            {"test_short_tail", test_short_tail},
            {"test_replayed", test_replayed}, {"test_weights", test_weights},
            {"teardown", teardown})
