@@ -153,8 +153,17 @@ one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
 command=plan
 expect 1 "'rlinf' needs the seconds that generation" "$ppo" --nodes 1 \
     --from rlinf
-expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
-    --compare --json
+# What trains more replicas than there are gradient groups has as many groups.
+expect 0 "gradient_groups=8, one for each replica that trains: deepspeed-chat," \
+    "$ppo" --compare
+mv out table
+command=simulate
+expect 0 "" "$ppo" --from deepspeed-chat numerics.gradient_groups=8
+one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
+[ "$(awk '$1 == "deepspeed-chat" { print $2 }' table)" = "$one" ] ||
+    fail "deepspeed-chat with 8 groups takes $one s by itself"
+command=plan
+expect 0 "\"gradient_groups\": 8, " "$ppo" --compare --json
 expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
     --cluster small.yaml
 # The largest batch of a plan is that of its row.
@@ -273,6 +282,8 @@ done
 options="--cluster cluster.yaml"
 expect 0 "searched plan         refused: no plan fits: " "$ppo" --search --compare \
     --cluster small.yaml --nodes 1 --devices 1
+expect 0 "searched plan\", \"refused\": \"no plan fits: " "$ppo" --search --compare \
+    --cluster small.yaml --nodes 1 --devices 1 --json
 expect 2 "--recording are for --search" "$ppo" --seed 2
 # Layouts of which a recording is too large are left out, and counted.
 expect 0 "of calls were left out, as pricing them takes too much" "$ppo" \

@@ -52,19 +52,43 @@ struct comparing {
     struct weft_compared *row; /* in memory that children share */
 };
 
-/* The plan of the strategy with that row's name. */
-static int make_plan(const struct comparing *c, struct weft_compared *row,
-                     struct weft_plan *out, struct weft_err *err)
+/* The plan of the strategy with that row's name, for a configuration. */
+static int try_plan(const struct comparing *c,
+                    const struct weft_config *config,
+                    struct weft_compared *row, struct weft_plan *out,
+                    struct weft_err *err)
 {
-    struct weft_config named = *c->config;
+    struct weft_plan_needs needs = *c->needs;
+    struct weft_config named = *config;
     int rc = 0;
     snprintf(row->asked, sizeof row->asked, "%s", row->name);
+    needs.gradient_groups = config->numerics.gradient_groups;
     named.plan = NULL;
     named.layout = row->asked;
     if (weft_strategy_is_divided(row->name))
-        rc = weft_run_divided(c->config, c->needs, c->options, row->asked,
+        rc = weft_run_divided(config, &needs, c->options, row->asked,
                               sizeof row->asked, err);
-    return rc ? rc : weft_run_plan(&named, c->needs, out, err);
+    return rc ? rc : weft_run_plan(&named, &needs, out, err);
+}
+
+/* The same; where the configuration has fewer gradient groups than the strategy
+ * trains replicas, with more of them. */
+static int make_plan(const struct comparing *c, struct weft_config *config,
+                     struct weft_compared *row, struct weft_plan *out,
+                     struct weft_err *err)
+{
+    int32_t *groups = &config->numerics.gradient_groups, own = *groups;
+    int64_t all = (int64_t) c->needs->n_nodes * c->needs->n_devices;
+    int64_t most = weft_min64(all, WEFT_MAX_GROUPS);
+    int rc = try_plan(c, config, row, out, err);
+    const struct weft_err first = *err;
+    while (rc == WEFT_EINVAL && 2 * *groups <= most) {
+        *groups *= 2;
+        rc = try_plan(c, config, row, out, err);
+    }
+    row->groups = !rc && *groups > own ? *groups : 0;
+    *err = rc ? first : (struct weft_err){0};
+    return rc;
 }
 
 /* Row 0 is the configuration's own plan. The last is done first: a search takes
@@ -75,16 +99,17 @@ static int do_row(void *ctx, int32_t number, struct weft_err *err)
     int32_t i = number > 0 ? number - 1 : c->n - 1;
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
+    struct weft_config config = *c->config;
     struct weft_found found;
     int rc = i == 0           ? 0
            : i == c->searched ? weft_run_find(c->config, c->needs, c->find,
                                               &plan, &found, err)
-                              : make_plan(c, row, &plan, err);
+                              : make_plan(c, &config, row, &plan, err);
     struct weft_plan *p = i > 0 ? &plan : &own;
     if (!rc)
-        rc = simulate(c->config, p, c->options, row, err);
+        rc = simulate(&config, p, c->options, row, err);
     if (!rc && c->batch_bytes > 0)
-        rc = weft_run_largest_batch(c->config, c->batch_bytes,
+        rc = weft_run_largest_batch(&config, c->batch_bytes,
                                     c->options->gangs, p, &row->batch, err);
     if (i == 0 && own.memory != c->own->memory)
         weft_free(own.memory);
@@ -188,6 +213,29 @@ static int32_t find_next(const struct weft_comparison *c)
     return find_best(&others);
 }
 
+/* Says which rows have other gradient groups than the configuration. */
+static void add_groups(const struct weft_comparison *c,
+                       struct weft_string *out)
+{
+    for (int32_t groups = 2; groups <= WEFT_MAX_GROUPS; groups *= 2) {
+        const char *between = NULL;
+        for (int32_t i = 0; i < c->n; i++) {
+            if (!ran(&c->row[i]) || c->row[i].groups != groups)
+                continue;
+            if (!between)
+                weft_string_addf(
+                    out,
+                    "with numerics.gradient_groups=%d, one for each "
+                    "replica that trains:",
+                    groups);
+            weft_string_addf(out, "%s %s", between ? between : "",
+                             c->row[i].name);
+            between = ",";
+        }
+        weft_string_add(out, between ? "\n" : "");
+    }
+}
+
 /* Says what makes the best one faster than the next, or what would fit. */
 static void add_reason(const struct weft_comparison *c,
                        const struct weft_dataflow *flow,
@@ -259,6 +307,7 @@ int weft_compare_text(const struct weft_comparison *c,
         if (weft_strategy_is_divided(c->row[i].name) && ran(&c->row[i]))
             weft_string_addf(out, "%s is --from %s\n", c->row[i].name,
                              c->row[i].asked);
+    add_groups(c, out);
     add_reason(c, flow, out);
     return weft_string_check(out, "a comparison", err);
 }
@@ -284,6 +333,8 @@ int weft_compare_json(const struct weft_comparison *c,
         weft_string_add_number(out, row->simulated.device_bytes);
         weft_string_addf(out, ", \"fits\": %s, ",
                          row->fits ? "true" : "false");
+        if (row->groups)
+            weft_string_addf(out, "\"gradient_groups\": %d, ", row->groups);
         if (c->batches)
             weft_string_addf(out, "\"largest_batch\": %d, ",
                              row->batch.n ? (int) row->batch.samples : 0);

@@ -12,9 +12,10 @@ struct weft_compared {
     const char *name;
     char asked[80]; /* the strategy, with numbers where it needs some */
     struct weft_simulated simulated;
-    bool fits; /* its memory fits the devices */
-    struct weft_largest_batch
-        batch;      /* the largest, where that was asked for */
+    bool fits;      /* its memory fits the devices */
+    int32_t groups; /* gradient groups, if it needs more of them than the
+                       configuration has, for its replicas that train; or 0 */
+    struct weft_largest_batch batch; /* the largest, if that was asked for */
     char why[1024]; /* why the run cannot have it; "": it can */
 };
 
