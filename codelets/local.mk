@@ -6,6 +6,7 @@ codelets_sources = \
 	%D%/codelets.h \
 	%D%/data.c %D%/data.h \
 	%D%/embed.c \
+	%D%/embed_part.c \
 	%D%/emulate.c \
 	%D%/gang.c %D%/gang.h \
 	%D%/gate.c \
@@ -27,6 +28,7 @@ codelets_sources = \
 	%D%/group.h \
 	%D%/group_advantage.c \
 	%D%/head.h \
+	%D%/head_merge.c \
 	%D%/head_part.c \
 	%D%/infer.c %D%/infer_stage.c \
 	%D%/layer.c \
