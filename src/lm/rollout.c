@@ -224,7 +224,6 @@ static int move_all(struct weft_rollout_control *c, int32_t from)
 {
     int32_t slots = c->gen->n_slots;
     int rc = 0;
-    c->n_leaving--;
     for (int32_t s = 0; s < slots && !rc; s++)
         if (c->slot[(int64_t) from * slots + s] >= 0)
             rc = move(c, from, s);
@@ -290,17 +289,27 @@ static int decide(struct weft_rollout_control *c)
         bool leaves_now = !x->freed && !c->migration.stays[x->dp];
         x->freed = x->freed || leaves_now;
         c->stats.n_freed += leaves_now;
-        c->n_leaving += leaves_now && c->in_flight[i] > 0;
     }
     return rc;
 }
 
+/* Whether samples of the migration before are still to move. */
+static bool some_leave(const struct weft_rollout_control *c)
+{
+    int32_t slot;
+    for (int32_t i = 0; i < c->gen->n_instances; i++)
+        if (leaves(c, i) && weft_rollout_running(c, i, &slot) > 0)
+            return true;
+    return false;
+}
+
 /* Not while samples wait for a slot: then no instance has less to do than
- * others. And not while samples are still to move. */
+ * others. */
 static bool is_time(const struct weft_rollout_control *c)
 {
-    return c->next == c->n && c->n_leaving == 0
-        && weft_migration_is_due(&c->migration, c->n - c->n_finished);
+    return c->next == c->n
+        && weft_migration_is_due(&c->migration, c->n - c->n_finished)
+        && !some_leave(c);
 }
 
 /* ---- What is done when a status comes ----------------------------------- */

@@ -32,7 +32,6 @@ struct weft_rollout_control {
     struct weft_migration migration;
     int32_t *pages_moved; /* (n_instances, 2) of caches that have left, and
                              that have come */
-    int32_t n_leaving; /* instances that are freed, and still have samples */
     struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
                                  first place; NULL: it is their own place */
     struct weft_gen_admit *admit; /* (n_slots) */

@@ -32,6 +32,7 @@ static struct {
     weft_rollout_fn on_finished;
     int32_t cached_from;   /* tokens of samples that move with their caches */
     int64_t n_moved_again; /* samples, in migrations after a first */
+    int32_t n_migrated;    /* migrations of the last generation */
 } control;
 
 /* Before anything is written, a cache holds what is no number. */
@@ -92,6 +93,7 @@ static inline void check_moved(const struct weft_migrated *m,
         n_moved += now->n_moved;
         control.n_moved_again += before ? now->n_moved : 0;
     }
+    control.n_migrated = m->n;
     CHECK(stats->n_moved <= n_moved); /* some end before they can */
 }
 

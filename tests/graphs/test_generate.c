@@ -96,6 +96,64 @@ static void test_again(void)
     fixture_stop(&f);
 }
 
+/* Of three replicas the last has one sample left, of 71 tokens, when its first 55
+ * statuses have been read; then only the first one's are, until its samples have
+ * ended. So a second migration is due when the last one's sample, which is to
+ * move by the first, has not: it waits for it. */
+static void test_again_waits(void)
+{
+    static struct text base[N], other[N];
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
+    static const struct cut three = {3, 9, 1, 100, 0, true, 0.7, true};
+    const struct weft_k_sampling sampling = {0.7f, 0, 1, 4};
+    struct task_fixture f;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, true);
+    struct weft_g_layout layout;
+    struct weft_err err;
+    struct weft_rollout_order order = {.follows = true};
+    for (int i = 0; i < 4 * NEW; i++)
+        REQUIRE_OK(weft_rollout_order_add(&order, i < 55 ? 2 : 0, &err), err);
+    control.order = NULL;
+    fixture_start(&f, 3, &shape, false);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 3, 1, &layout, &err), err);
+    generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
+    control.order = &order;
+    generate(&f, &layout, &three, N, NEW, &sampling, other, NULL);
+    check_same(N, other, base);
+    CHECK_INT(control.n_migrated, 2);
+    weft_rollout_order_release(&order);
+    weft_g_layout_release(&layout);
+    fixture_stop(&f);
+}
+
+/* A replica whose samples had ended before it was freed has nothing that must
+ * move, so the next migration waits for no status of it: the tail of four, three
+ * and two samples shrinks three times, as there is a replica with none or one. */
+static void test_again_idle(void)
+{
+    static struct text base[N], other[N];
+    static const struct cut one = {1, 9, 8, 100, 0, false, 0, false};
+    static const struct cut four = {4, 9, 1, 100, 0, true, 0.45, true};
+    struct task_fixture f;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, true);
+    struct weft_g_layout layout;
+    struct weft_err err;
+    struct weft_rollout_order turns = {.follows = true};
+    fixture_start(&f, 4, &shape, false);
+    REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 4, 1, &layout, &err), err);
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        const struct weft_k_sampling sampling = {0.7f, 0, 1, seed};
+        control.order = NULL;
+        generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
+        control.order = &turns;
+        generate(&f, &layout, &four, N, NEW, &sampling, other, NULL);
+        check_same(N, other, base);
+        CHECK_INT(control.n_migrated, 3);
+    }
+    weft_g_layout_release(&layout);
+    fixture_stop(&f);
+}
+
 static void lay_out(const struct task_fixture *f, int32_t dp, int32_t tp,
                     int32_t pp, struct weft_g_layout *out)
 {
@@ -325,6 +383,7 @@ static void test_generate_bf16(void)
 
 WEFT_TESTS("graphs/generate", {"test_generate_f32", test_generate_f32},
            {"test_generate_bf16", test_generate_bf16},
-           {"test_again", test_again}, {"test_caches", test_caches},
+           {"test_again", test_again}, {"test_again_waits", test_again_waits},
+           {"test_again_idle", test_again_idle}, {"test_caches", test_caches},
            {"test_gangs_f32", test_gangs_f32},
            {"test_gangs_bf16", test_gangs_bf16}, {"test_stages", test_stages})
