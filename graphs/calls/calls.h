@@ -110,10 +110,9 @@ struct weft_g_bundle weft_g_bundle_get(const struct weft_g_model *model,
                                        int32_t i);
 int32_t weft_g_bundle_stage(const struct weft_g_model *model,
                             const struct weft_g_bundle *bundle);
-/* Distinct places of the bundle's replicas, out (dp). Returns how many. */
-int32_t weft_g_bundle_places(const struct weft_g_model *model,
-                             const struct weft_g_bundle *bundle,
-                             int32_t *out);
+/* Distinct places of the bundle's replicas. */
+struct weft_g_places weft_g_bundle_places(const struct weft_g_model *model,
+                                          const struct weft_g_bundle *bundle);
 /* The bundle's tiles in `params`. */
 struct weft_layer_tiles weft_g_bundle_tiles(
     const struct weft_g_model *model, const struct weft_g_bundle *bundle,

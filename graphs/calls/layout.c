@@ -69,6 +69,69 @@ static void count_elements(const struct weft_shape *shape,
         }
 }
 
+/* ---- Places ------------------------------------------------------------ */
+
+/* Sizes of `place` and `n_place`. */
+static size_t places_size(const struct weft_g_layout *l)
+{
+    return 2 * (size_t) n_members(l);
+}
+
+static size_t counts_size(const struct weft_g_layout *l)
+{
+    return (size_t) (l->plan.pp * (l->plan.tp + 1));
+}
+
+/* Where a stage's places begin, and how many there are, for tp index k; index
+ * tp: of all. */
+static int32_t *places_at(const struct weft_g_layout *l, int32_t stage,
+                          int32_t k, int32_t **n_out)
+{
+    *n_out = &l->n_place[stage * (l->plan.tp + 1) + k];
+    return &l->place[(2 * stage * l->plan.tp + k) * l->plan.dp];
+}
+
+/* seen[p]: the last list to which place p was added, from 1 on. */
+static void list_places(struct weft_g_layout *l, int32_t stage, int32_t k,
+                        int32_t *seen)
+{
+    int32_t tp = l->plan.tp, *n, *at = places_at(l, stage, k, &n);
+    int32_t list = stage * (tp + 1) + k + 1;
+    for (int32_t i = 0; i < l->plan.dp * tp; i++) {
+        int32_t p = l->member[stage * l->plan.dp * tp + i].place;
+        if ((k < tp && i % tp != k) || seen[p] == list)
+            continue;
+        seen[p] = list;
+        at[(*n)++] = p;
+    }
+}
+
+static int places_init(const struct weft_g_job *job, struct weft_g_layout *l,
+                       struct weft_err *err)
+{
+    size_t n_places = (size_t) weft_g_job_n_places(job);
+    int32_t *seen = weft_alloc(n_places, sizeof *seen);
+    l->place = weft_alloc(places_size(l), sizeof *l->place);
+    l->n_place = weft_alloc(counts_size(l), sizeof *l->n_place);
+    bool room = seen && l->place && l->n_place;
+    for (int32_t s = 0; s < l->plan.pp && room; s++)
+        for (int32_t k = 0; k <= l->plan.tp; k++)
+            list_places(l, s, k, seen);
+    weft_free(seen);
+    return room ? 0
+                : weft_err_nomem(err, "a layout",
+                                 places_size(l) * sizeof *l->place);
+}
+
+struct weft_g_places weft_g_layout_places(const struct weft_g_layout *l,
+                                          int32_t stage, int32_t tp)
+{
+    int32_t *n, *at = places_at(l, stage, tp < 0 ? l->plan.tp : tp, &n);
+    return (struct weft_g_places){*n, at};
+}
+
+/* ---- The layout -------------------------------------------------------- */
+
 static int init(const struct weft_g_job *job, const struct weft_shape *shape,
                 const struct weft_plan *plan,
                 const struct weft_call_plan *call, struct weft_g_layout *out,
@@ -96,7 +159,7 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
     out->any_device = is_any_device(job, out);
     out->is_gang = is_gang(out);
     out->places_per_rank = weft_g_job_places_per_rank(job);
-    return 0;
+    return places_init(job, out, err);
 }
 
 int weft_g_layout_init(const struct weft_g_job *job,
@@ -127,15 +190,22 @@ int weft_g_layout_copy(const struct weft_g_layout *from,
     size_t n = (size_t) n_members(from);
     *out = *from;
     out->member = weft_alloc(n, sizeof *out->member);
-    if (!out->member)
+    out->place = weft_alloc(places_size(from), sizeof *out->place);
+    out->n_place = weft_alloc(counts_size(from), sizeof *out->n_place);
+    if (!out->member || !out->place || !out->n_place)
         return weft_err_nomem(err, "a layout", n * sizeof *out->member);
     memcpy(out->member, from->member, n * sizeof *out->member);
+    memcpy(out->place, from->place, places_size(from) * sizeof *out->place);
+    memcpy(out->n_place, from->n_place,
+           counts_size(from) * sizeof *out->n_place);
     return 0;
 }
 
 void weft_g_layout_release(struct weft_g_layout *layout)
 {
     weft_free(layout->member);
+    weft_free(layout->place);
+    weft_free(layout->n_place);
     *layout = (struct weft_g_layout){0};
 }
 
@@ -173,20 +243,4 @@ void weft_g_stage_get(const struct weft_g_layout *l, int32_t dp,
         out->lead[out->n_places] = k;
         out->place[out->n_places++] = place;
     }
-}
-
-int32_t weft_g_layout_places(const struct weft_g_layout *l, int32_t stage,
-                             int32_t tp, int32_t *out)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < l->plan.dp; i++)
-        for (int32_t k = 0; k < l->plan.tp; k++) {
-            int32_t place = weft_g_layout_member(l, i, stage, k)->place;
-            bool known = tp >= 0 && k != tp;
-            for (int32_t j = 0; j < n && !known; j++)
-                known = out[j] == place;
-            if (!known)
-                out[n++] = place;
-        }
-    return n;
 }

@@ -22,6 +22,8 @@ struct weft_g_layout {
     /* elements of the blocks of each kind of tile before one */
     size_t before[WEFT_N_TILE_KINDS][WEFT_MAX_BLOCKS + 1];
     struct weft_g_member *member; /* (pp, dp, tp) */
+    int32_t *place;   /* (pp, 2, tp, dp): of each member, then of all */
+    int32_t *n_place; /* (pp, tp + 1): how many of them are used */
     int32_t places_per_rank;
     bool on_gpus; /* all members are GPUs */
     bool is_gang; /* a stage's members are one device, or CPU devices of one
@@ -80,9 +82,12 @@ void weft_g_stage_get(const struct weft_g_layout *layout, int32_t dp,
                       int32_t stage, struct weft_g_stage *out);
 
 /* Distinct places of the members (0 .. dp - 1, stage, tp), ordered by dp
- * index; out (dp). Returns how many. tp -1: of all tp indices; out (dp *
- * tp). */
-int32_t weft_g_layout_places(const struct weft_g_layout *layout,
-                             int32_t stage, int32_t tp, int32_t *out);
+ * index; tp -1: of all tp indices. Borrowed from the layout. */
+struct weft_g_places {
+    int32_t n;
+    const int32_t *at;
+};
+struct weft_g_places weft_g_layout_places(const struct weft_g_layout *layout,
+                                          int32_t stage, int32_t tp);
 
 #endif

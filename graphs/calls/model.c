@@ -124,11 +124,10 @@ int32_t weft_g_bundle_stage(const struct weft_g_model *m,
     return bundle_stage(&m->home, b);
 }
 
-int32_t weft_g_bundle_places(const struct weft_g_model *m,
-                             const struct weft_g_bundle *b, int32_t *out)
+struct weft_g_places weft_g_bundle_places(const struct weft_g_model *m,
+                                          const struct weft_g_bundle *b)
 {
-    return weft_g_layout_places(&m->home, bundle_stage(&m->home, b), b->tp,
-                                out);
+    return weft_g_layout_places(&m->home, bundle_stage(&m->home, b), b->tp);
 }
 
 struct weft_layer_tiles weft_g_bundle_tiles(const struct weft_g_model *m,
@@ -182,12 +181,11 @@ static int visit_bundle(const struct weft_shape *s,
 static bool is_first_at(const struct weft_g_layout *home,
                         const struct weft_g_bundle *b, int32_t place)
 {
-    int32_t other[WEFT_G_MAX_DP];
     for (int32_t k = 0; k < b->tp; k++) {
-        int32_t n = weft_g_layout_places(home, bundle_stage(home, b), k,
-                                         other);
-        for (int32_t i = 0; i < n; i++)
-            if (other[i] == place)
+        struct weft_g_places other = weft_g_layout_places(
+            home, bundle_stage(home, b), k);
+        for (int32_t i = 0; i < other.n; i++)
+            if (other.at[i] == place)
                 return false;
     }
     return true;
@@ -228,7 +226,7 @@ static int for_each_tile(const struct weft_shape *s,
                          const struct weft_g_layout *home, enum use use,
                          weft_g_tile_fn visit, void *arg)
 {
-    int32_t zero = home->plan.zero, place[WEFT_G_MAX_DP], rc = 0;
+    int32_t zero = home->plan.zero, rc = 0;
     bool state = use == USE_OPT || use == USE_HOST_OPT;
     bool sharded = zero >= (state ? 1 : 3);
     if (sharded && use == USE_BWD)
@@ -241,15 +239,16 @@ static int for_each_tile(const struct weft_shape *s,
             rc = visit_shards(s, home, &b, visit, arg);
             continue;
         }
-        int32_t n = weft_g_layout_places(home, bundle_stage(home, &b), b.tp,
-                                         place);
-        for (int32_t k = 0; k < n && !rc; k++) {
+        struct weft_g_places place = weft_g_layout_places(
+            home, bundle_stage(home, &b), b.tp);
+        for (int32_t k = 0; k < place.n && !rc; k++) {
             bool norms = b.tp == 0
                       || ((use == USE_FWD || use == USE_HOST)
-                          && is_first_at(home, &b, place[k]));
-            if (on_host(use) && has_rank(home, place, k))
+                          && is_first_at(home, &b, place.at[k]));
+            if (on_host(use) && has_rank(home, place.at, k))
                 continue;
-            rc = visit_bundle(s, home, &b, place[k], norms, NULL, visit, arg);
+            rc = visit_bundle(s, home, &b, place.at[k], norms, NULL, visit,
+                              arg);
         }
     }
     return rc;

@@ -76,11 +76,12 @@ int32_t weft_g_pieces(const struct weft_shape *s,
                       struct weft_g_piece *out)
 {
     struct weft_layout l;
-    int32_t place[WEFT_G_MAX_DP], n = 0, at = 0;
+    int32_t n = 0, at = 0;
     if (s->tied && kind == WEFT_TILE_EMBED)
         kind = WEFT_TILE_HEAD;
     struct position p = position_of(s, home, kind, layer, block);
-    int32_t n_places = weft_g_layout_places(home, p.stage, p.tp, place);
+    struct weft_g_places places = weft_g_layout_places(home, p.stage, p.tp);
+    int32_t n_places = places.n;
     weft_layout_get(s, kind, block, &l);
     int32_t end = weft_layout_n_chunks(&l);
     /* the first place whose range can contain the tile's beginning */
@@ -93,7 +94,7 @@ int32_t weft_g_pieces(const struct weft_shape *s,
                          ? 0
                          : weft_layout_chunk_near(&l, target - p.begin);
         if (next > at)
-            out[n++] = (struct weft_g_piece){place[j], {at, next - at}};
+            out[n++] = (struct weft_g_piece){places.at[j], {at, next - at}};
         at = next;
     }
     return n;

@@ -401,10 +401,9 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
  * its own. */
 static void close_sum(struct weft_g_update *u, struct weft_g_owned *o)
 {
-    int32_t place[WEFT_G_MAX_DP];
     const struct weft_g_bundle *b = &o->shard.bundle;
     struct weft_g_node *sum = &o->node[0];
-    if (!sum->temp || weft_g_bundle_places(u->m, b, place) == 1)
+    if (!sum->temp || weft_g_bundle_places(u->m, b).n == 1)
         return;
     struct weft_where where = weft_g_update_turn(u, b, o->shard.place);
     weft_insert_open_group(u->seq, &where, NULL, NULL, &sum->tiles);

@@ -146,19 +146,39 @@ static void update_bundle(struct weft_g_update *u, int32_t i,
                           struct weft_tile *norm)
 {
     const struct weft_g_model *m = u->m;
-    int32_t place[WEFT_G_MAX_DP];
     struct weft_g_bundle b = weft_g_bundle_get(m, i);
     struct weft_chunks all = all_chunks(u, i);
-    int32_t n = weft_g_bundle_places(m, &b, place);
-    for (int32_t k = 0; k < n; k++) {
-        struct weft_layer_tiles grad = whole_sum(u, i, place[k]);
+    struct weft_g_places places = weft_g_bundle_places(m, &b);
+    for (int32_t k = 0; k < places.n; k++) {
+        int32_t place = places.at[k];
+        struct weft_layer_tiles grad = whole_sum(u, i, place);
         struct weft_layer_tiles fwd = weft_g_bundle_tiles(m, &b,
-                                                          &m->fwd[place[k]]);
-        adamw(u, i, &b, &all, place[k], &grad, norm, &fwd);
+                                                          &m->fwd[place]);
+        adamw(u, i, &b, &all, place, &grad, norm, &fwd);
     }
 }
 
 /* ---- Published weights ------------------------------------------------- */
+
+/* Copies a shard's tiles to other places. */
+static void copy_shard(struct weft_g_update *u, const struct weft_g_shard *s,
+                       struct weft_layer_tiles from,
+                       struct weft_g_places places)
+{
+    for (int32_t i = 0; i < places.n; i++)
+        if (places.at[i] != s->place)
+            weft_g_copy_tiles(
+                u, from,
+                weft_g_shard_parts(u->m, s, &u->m->fwd[places.at[i]]));
+}
+
+/* Places of all members of a bundle's stage. */
+static struct weft_g_places all_places(const struct weft_g_update *u,
+                                       const struct weft_g_bundle *b)
+{
+    return weft_g_layout_places(&u->m->home, weft_g_bundle_stage(u->m, b),
+                                -1);
+}
 
 /* Copies a shard's new weights to the other places that hold them; norms to
  * the places of all members. */
@@ -166,24 +186,13 @@ static void publish_shard(struct weft_g_update *u,
                           const struct weft_g_shard *s)
 {
     const struct weft_g_model *m = u->m;
-    const struct weft_g_bundle *b = &s->bundle;
-    int32_t place[WEFT_G_MAX_DP * WEFT_MAX_BLOCKS];
     struct weft_layer_tiles from = weft_g_shard_parts(m, s,
                                                       &m->fwd[s->place]);
     struct weft_layer_tiles norms = {{NULL}, from.norms};
-    int32_t n = weft_g_bundle_places(m, b, place);
     from.norms = NULL;
-    for (int32_t i = 0; i < n; i++)
-        if (place[i] != s->place)
-            weft_g_copy_tiles(u, from,
-                              weft_g_shard_parts(m, s, &m->fwd[place[i]]));
-    n = norms.norms ? weft_g_layout_places(
-            &m->home, weft_g_bundle_stage(m, b), -1, place)
-                    : 0;
-    for (int32_t i = 0; i < n; i++)
-        if (place[i] != s->place)
-            weft_g_copy_tiles(u, norms,
-                              weft_g_shard_parts(m, s, &m->fwd[place[i]]));
+    copy_shard(u, s, from, weft_g_bundle_places(m, &s->bundle));
+    if (norms.norms)
+        copy_shard(u, s, norms, all_places(u, &s->bundle));
 }
 
 /* Copies norms from a place that updates them to the places that have no
@@ -192,20 +201,18 @@ static void publish_norms(struct weft_g_update *u,
                           const struct weft_g_bundle *b)
 {
     const struct weft_g_model *m = u->m;
-    int32_t place[WEFT_G_MAX_DP * WEFT_MAX_BLOCKS];
-    int32_t n = weft_g_layout_places(&m->home, weft_g_bundle_stage(m, b), -1,
-                                     place);
+    struct weft_g_places places = all_places(u, b);
+    const int32_t *at = places.at;
     struct weft_layer_tiles from = {{NULL}, NULL};
-    for (int32_t i = 0; i < n && !from.norms; i++)
-        if (weft_params_group(&m->opt[place[i]], b->group, b->layer).norms)
-            from.norms = weft_params_group(&m->fwd[place[i]], b->group,
-                                           b->layer)
-                             .norms;
-    for (int32_t i = 0; i < n && from.norms; i++)
-        if (!weft_params_group(&m->opt[place[i]], b->group, b->layer).norms)
+    for (int32_t i = 0; i < places.n && !from.norms; i++)
+        if (weft_params_group(&m->opt[at[i]], b->group, b->layer).norms)
+            from.norms =
+                weft_params_group(&m->fwd[at[i]], b->group, b->layer).norms;
+    for (int32_t i = 0; i < places.n && from.norms; i++)
+        if (!weft_params_group(&m->opt[at[i]], b->group, b->layer).norms)
             weft_g_copy_tiles(
                 u, from,
-                weft_params_group(&m->fwd[place[i]], b->group, b->layer));
+                weft_params_group(&m->fwd[at[i]], b->group, b->layer));
 }
 
 static struct weft_range blocks_of(const struct weft_g_update *u,
@@ -217,16 +224,17 @@ static struct weft_range blocks_of(const struct weft_g_update *u,
 static void transpose(struct weft_g_update *u, const struct weft_g_bundle *b)
 {
     const struct weft_g_model *m = u->m;
-    int32_t place[WEFT_G_MAX_DP], n = weft_g_bundle_places(m, b, place);
+    struct weft_g_places places = weft_g_bundle_places(m, b);
     if (b->group == WEFT_GROUP_EMBED
         || (b->group == WEFT_GROUP_HEAD && m->shape.scalar_head))
         return;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < places.n; i++) {
+        int32_t place = places.at[i];
         struct weft_where where = weft_g_update_at(
-            u, b, weft_g_bundle_stage(m, b), place[i]);
+            u, b, weft_g_bundle_stage(m, b), place);
         weft_insert_transpose(u->seq, &where, &m->shape, blocks_of(u, b),
-                              b->group, b->layer, &m->fwd[place[i]],
-                              &m->bwd[place[i]]);
+                              b->group, b->layer, &m->fwd[place],
+                              &m->bwd[place]);
     }
 }
 
@@ -256,13 +264,14 @@ static void tie(struct weft_g_update *u, const struct weft_g_bundle *head)
     const struct weft_g_model *m = u->m;
     struct weft_g_bundle embed = weft_g_bundle_get(m, head->tp);
     struct weft_range range = blocks_of(u, head);
-    int32_t place[WEFT_G_MAX_DP], n = weft_g_bundle_places(m, &embed, place);
-    for (int32_t i = 0; i < n; i++) {
-        const struct weft_params *fwd = &m->fwd[place[i]];
-        struct weft_where where = weft_g_update_at(u, &embed, 0, place[i]);
+    struct weft_g_places places = weft_g_bundle_places(m, &embed);
+    for (int32_t i = 0; i < places.n; i++) {
+        int32_t place = places.at[i];
+        const struct weft_params *fwd = &m->fwd[place];
+        struct weft_where where = weft_g_update_at(u, &embed, 0, place);
         bool beside = fwd->head.block[range.first] != NULL;
         if (!beside)
-            copy_head(u, head->tp, place[i]);
+            copy_head(u, head->tp, place);
         weft_insert_tied_table(u->seq, &where, &m->shape, range,
                                beside ? fwd->head.block : NULL, fwd->embed);
     }
