@@ -18,6 +18,35 @@ const char *weft_svg_colour(size_t i, enum weft_svg_shade shade)
     return colour[i % WEFT_COUNT(colour)][shade];
 }
 
+const char *weft_svg_call_colour(const char *call)
+{
+    static const struct {
+        const char *call;
+        size_t i;
+        enum weft_svg_shade shade;
+    } known[] = {{"actor_generate", 0, WEFT_SVG_PLAIN},
+                 {"actor_greedy_generate", 0, WEFT_SVG_DARK},
+                 {"reward", 5, WEFT_SVG_DARK},
+                 {"reward_infer", 4, WEFT_SVG_PLAIN},
+                 {"reward_1_infer", 4, WEFT_SVG_PLAIN},
+                 {"reward_2_infer", 4, WEFT_SVG_DARK},
+                 {"ref_infer", 2, WEFT_SVG_PLAIN},
+                 {"ref_kl_infer", 2, WEFT_SVG_DARK},
+                 {"critic_infer", 1, WEFT_SVG_PLAIN},
+                 {"actor_infer", 5, WEFT_SVG_PLAIN},
+                 {"advantage", 3, WEFT_SVG_DARK},
+                 {"actor_train", 3, WEFT_SVG_PLAIN},
+                 {"critic_train", 1, WEFT_SVG_DARK},
+                 {"reward_model_train", 4, WEFT_SVG_DARK}};
+    size_t sum = 0;
+    for (size_t k = 0; k < WEFT_COUNT(known); k++)
+        if (strcmp(known[k].call, call) == 0)
+            return weft_svg_colour(known[k].i, known[k].shade);
+    for (const char *c = call; *c; c++)
+        sum += (unsigned char) *c;
+    return weft_svg_colour(sum, WEFT_SVG_PLAIN);
+}
+
 double weft_svg_step(double span, int n)
 {
     static const double factor[] = {1, 2, 5};

@@ -46,14 +46,6 @@ static double y_of(const struct picture *p, int32_t row)
     return p->top + row * p->row;
 }
 
-/* Calls after the samples' own colour. */
-static const char *colour_of(int32_t call)
-{
-    static const size_t number[] = {2, 1, 4, 5, 3};
-    return weft_svg_colour(number[(size_t) call % WEFT_COUNT(number)],
-                           WEFT_SVG_PLAIN);
-}
-
 /* ---- Marks --------------------------------------------------------------- */
 
 void weft_timeline_put_text(struct weft_string *out, double x, double y,
@@ -121,7 +113,7 @@ static double put_legend(const struct picture *p, bool draws)
     for (int32_t c = 0; c < g->n_calls; c++) {
         snprintf(text, sizeof text,
                  "<rect width=\"14\" height=\"12\" fill=\"%s\"/>",
-                 colour_of(c));
+                 weft_svg_call_colour(g->infers[c]));
         put_key(p, &at, text, g->infers[c]);
     }
     put_key(p, &at, "<path d=\"M0 6H14\" class=\"k\"/>", "KV blocks in use");
@@ -258,7 +250,8 @@ static void put_piece(const struct picture *p,
 static void put_inference(const struct picture *p)
 {
     for (int32_t c = 0; c < p->g->n_calls; c++) {
-        weft_string_addf(p->out, "<path fill=\"%s\" d=\"", colour_of(c));
+        weft_string_addf(p->out, "<path fill=\"%s\" d=\"",
+                         weft_svg_call_colour(p->g->infers[c]));
         for (size_t i = 0; i < p->g->n_pieces; i++) {
             const struct weft_timeline_piece *k = &p->g->piece[i];
             double ended = p->ended_s[k->row];

@@ -34,6 +34,25 @@ static void test_svg_steps(void)
     CHECK(weft_svg_step((double) NAN, 4) == 1);
 }
 
+/* In all pictures a call has one colour, and calls of an iteration have others:
+ * PPO's, KTO's and ReMax's here. */
+static void test_svg_calls(void)
+{
+    static const char *const flow[][8] = {
+        {"actor_generate", "reward", "reward_infer", "ref_infer",
+         "critic_infer", "advantage", "actor_train", "critic_train"},
+        {"actor_infer", "ref_infer", "ref_kl_infer", "actor_train"},
+        {"actor_generate", "actor_greedy_generate", "reward_1_infer",
+         "reward_2_infer", "ref_infer", "advantage", "actor_train"}};
+    for (size_t f = 0; f < sizeof flow / sizeof *flow; f++)
+        for (int i = 0; i < 8 && flow[f][i]; i++)
+            for (int k = 0; k < i; k++)
+                CHECK(strcmp(weft_svg_call_colour(flow[f][i]),
+                             weft_svg_call_colour(flow[f][k]))
+                      != 0);
+    CHECK_STR(weft_svg_call_colour("nobody"), weft_svg_call_colour("nobody"));
+}
+
 static void test_svg_colours(void)
 {
     CHECK_STR(weft_svg_colour(0, WEFT_SVG_PLAIN), "#2f6fb5");
@@ -59,4 +78,5 @@ static void test_svg_stack(void)
 
 WEFT_TESTS("base/svg", {"test_svg_stack", test_svg_stack},
            {"test_svg_steps", test_svg_steps},
+           {"test_svg_calls", test_svg_calls},
            {"test_svg_colours", test_svg_colours})

@@ -130,6 +130,12 @@ moved=$(sed -n 's/.*"gen\/migrated": \([0-9]*\).*/\1/p' whole/metrics.jsonl |
     sed -n 5p)
 grep -q "Iteration 5, .* $moved moved" simulated.svg || fail "$moved moved"
 grep -q "R_t: $left left" simulated.svg || fail "$left left"
+# A call's colour is the same in both halves: that of the square before its name.
+tr '<' '\n' <simulated.svg | sed -n 's/^rect .*fill="\(#[^"]*\)".*/\1/p
+    s/^text [^>]*>\([a-z_]*_infer\)$/\1/p' |
+    awk '/^#/ { colour = $0; next } { print $0, colour }' | sort | uniq -c >out
+[ "$(wc -l <out)" = 3 ] && [ "$(awk '$1 == 2' out | wc -l)" = 3 ] ||
+    fail "colours of calls"
 expect 0 "" ppo.yaml --lengths fixed:30 rollout.decisions=whole/decisions.jsonl
 sed 's/"order": \[[01]/"order": [7/' whole/decisions.jsonl >wrong
 expect 1 "'order' has instance 7, and this run has 2" ppo.yaml \

@@ -40,13 +40,11 @@ static bool is_shown(const struct weft_played *p, int32_t call)
     return false;
 }
 
-/* Calls that are shown have colours of their own; the rest is grey. */
+/* What is of no call is grey. */
 static const char *colour_of(const struct weft_played *p, int32_t call)
 {
-    size_t number = 0;
-    for (int32_t i = 1; i < call; i++)
-        number += is_shown(p, i);
-    return call == 0 ? "#b0b0b0" : weft_svg_colour(number, WEFT_SVG_PLAIN);
+    return call == 0 ? "#b0b0b0"
+                     : weft_svg_call_colour(weft_played_name(p, call));
 }
 
 /* ---- Pieces ------------------------------------------------------------ */
