@@ -41,6 +41,8 @@ void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
     b.pages_per_slot = pages_per_slot;
     b.page = take(&b.bytes, (int64_t) n_slots * pages_per_slot, 4);
     b.copy = take(&b.bytes, (int64_t) n_slots * 2, 4);
+    b.key = take(&b.bytes, (int64_t) n_slots * 4, 4);
+    b.bytes = (size_t) weft_round_up((int64_t) b.bytes, 64);
     *out = b;
 }
 

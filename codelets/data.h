@@ -96,6 +96,9 @@ struct weft_batch {
      * step's rows are written */
     int32_t n_copies;
     size_t copy;
+    /* (n_slots, 4): what the draw of each target is keyed by, and enum
+     * weft_k_row_state */
+    size_t key;
     size_t bytes;
 };
 
@@ -108,7 +111,8 @@ WEFT_INLINE void *weft_batch_at(const struct weft_batch *b, size_t offset)
     return (char *) (uintptr_t) b + offset;
 }
 
-/* The same for a decode step of at most n_rows rows of n_slots sequences. */
+/* The same for a decode step of at most n_rows rows of n_slots sequences; bytes
+ * is a multiple of 64. */
 void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
                       struct weft_batch *out);
 

@@ -110,6 +110,7 @@ void weft_gang_take_weights(struct weft_take *take,
         out->head.fwd[b] = weft_take(take);
     if (layers->is_last)
         out->head.final = weft_take(take);
+    out->n_buffers = (int) (take->buf + take->next - out->embed);
 }
 
 struct weft_k_layer weft_gang_layer(const struct weft_gang_weights *weights,

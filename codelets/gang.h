@@ -65,6 +65,7 @@ struct weft_gang_weights {
     struct weft_stage_layers layers;
     struct weft_range range;
     void *const *embed, *const *layer; /* buffers in order */
+    int n_buffers;                     /* from `embed` on, with the head's */
     struct weft_k_head head;
 };
 void weft_access_list_add_weights(struct weft_access_list *access,

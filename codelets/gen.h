@@ -111,7 +111,7 @@ void weft_gen_plan_rows(const struct weft_gen_view *view,
 void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out);
 
 /* Plans a step and writes it into a batch, as weft_step_layout() lays it
- * out. */
+ * out, with rows up to weft_gen_launch_rows(). */
 void weft_gen_begin_step(const struct weft_gen_view *view,
                          const struct weft_gen_args *gen,
                          struct weft_gen_status *status,
@@ -194,16 +194,20 @@ int weft_gen_put_drawn(const struct weft_gen_view *view,
                        const struct weft_gen_drawn *drawn,
                        struct weft_err *err);
 
-/* Writes what the draw of each row of the step's targets is keyed by, and
- * whether its text must not end yet: (n_targets, 4). */
-void weft_gen_key_rows(const struct weft_gen_view *view,
-                       const struct weft_gen_args *gen,
-                       const struct weft_batch *step, uint32_t *at_out);
+/* Whether every text has one row, and its next token is drawn. */
+WEFT_INLINE bool weft_gen_is_decode(const struct weft_batch *step)
+{
+    return step->n_rows == step->n_runs && step->n_targets == step->n_rows;
+}
+/* How many rows a GPU computes for a step: where weft_gen_is_decode() those of a
+ * graph, otherwise its own. */
+int32_t weft_gen_launch_rows(const struct weft_batch *step, int32_t n_slots);
+/* Such a step's rows up to `end` are no text's: they compute, and leave
+ * nothing. */
+void weft_gen_fill_rows(const struct weft_batch *step, int32_t end);
 
-/* How many rows the graph of a step of n rows has. */
-int32_t weft_gen_graph_rows(int32_t n, int32_t n_slots);
 /* Decode steps that can be put on a stream as one: all zero when the last ones
- * of so many rows (weft_gen_graph_rows()) had another key. */
+ * of so many rows (weft_gen_launch_rows()) had another key. */
 struct weft_gen_graph {
     uint64_t key;
     bool has_run;  /* by itself: nothing is chosen or loaded any more */
@@ -222,6 +226,12 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 /* The first body of gen_chunk. */
 int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
                        struct weft_exec *x);
+
+/* The second half of a tile of weft_gen_drawn_bytes(), whose first are tokens. */
+WEFT_INLINE float *weft_gen_drawn_logp(int32_t *drawn, int32_t n_slots)
+{
+    return (float *) (drawn + n_slots);
+}
 
 /* Takes the next aligned piece of a scratch area. */
 WEFT_INLINE void *weft_gen_carve(char **at, size_t bytes)

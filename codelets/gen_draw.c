@@ -10,24 +10,9 @@
 #include "codelets/member.h"
 #include "kern/kern_cuda.h"
 
-/* The arrays of the tile between them, for n rows. */
-struct drawn {
-    uint32_t *at; /* (n, 4): what the draws are keyed by, whether held */
-    int32_t *token;
-    float *logp;
-};
-
-static struct drawn drawn_of(void *tile, int32_t n)
-{
-    struct drawn d = {.at = tile};
-    d.token = (int32_t *) (d.at + 4 * (size_t) n);
-    d.logp = (float *) (d.token + n);
-    return d;
-}
-
 size_t weft_gen_drawn_bytes(int32_t n_slots)
 {
-    return (size_t) n_slots * 6 * sizeof(uint32_t);
+    return (size_t) n_slots * (sizeof(int32_t) + sizeof(float));
 }
 
 size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
@@ -43,21 +28,6 @@ struct draw_args {
     int32_t n_slots;
     bool scratch;
 };
-
-void weft_gen_key_rows(const struct weft_gen_view *view,
-                       const struct weft_gen_args *gen,
-                       const struct weft_batch *b, uint32_t *at)
-{
-    const int32_t *index = weft_batch_at(b, b->target);
-    for (int32_t i = 0; i < b->n_targets; i++, at += 4) {
-        const struct weft_gen_slot *slot = &view->slot[index[i]];
-        at[0] = (uint32_t) gen->iteration;
-        at[1] = (uint32_t) (gen->first_sample + slot->sample);
-        at[2] = (uint32_t) slot->n_total;
-        at[3] = weft_gen_is_held(gen, slot) ? WEFT_K_ROW_IS_HELD
-                                            : WEFT_K_ROW_IS_OPEN;
-    }
-}
 
 static int gen_draw_cpu(const void *args, void *const buf[], int n_buf,
                         struct weft_exec *x)
@@ -77,11 +47,9 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     struct CUstream_st *stream = weft_exec_stream(x);
     struct weft_take take = {buf, n_buf, 0};
     const struct weft_batch *b = weft_take(&take);
-    struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
-    struct drawn d = drawn_of(weft_take(&take), args->n_slots);
+    int32_t *token = weft_take(&take);
     int64_t v = shape->vocab;
     int32_t n = b->n_targets;
-    weft_gen_key_rows(&view, &args->gen, b, d.at);
     float *logits = weft_take(&take);
     for (int i = 1; i < args->join.n_parts; i++) {
         const float *from = weft_take(&take);
@@ -93,7 +61,8 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     void *scratch = args->scratch ? weft_take(&take) : NULL;
     weft_take_end(&take);
     weft_k_sample_cuda(stream, shape, &args->gen.sampling, args->gen.n_stop,
-                       args->gen.stop, n, logits, v, d.at, d.token, d.logp,
+                       args->gen.stop, n, logits, v, weft_batch_at(b, b->key),
+                       token, weft_gen_drawn_logp(token, args->n_slots),
                        scratch);
     return 0;
 }
@@ -106,8 +75,7 @@ void weft_insert_gen_draw(struct weft_seq *seq,
                           const struct weft_gen_args *gen, int32_t n_slots,
                           struct weft_tile *batch, int n_parts,
                           const struct weft_part_tile logits[],
-                          struct weft_tile *state, struct weft_tile *scratch,
-                          struct weft_tile *drawn)
+                          struct weft_tile *scratch, struct weft_tile *drawn)
 {
     if (!weft_seq_is_here(seq, where))
         return;
@@ -116,7 +84,6 @@ void weft_insert_gen_draw(struct weft_seq *seq,
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, batch, WEFT_READ);
-    weft_access_list_add(&access, state, WEFT_READ);
     weft_access_list_add(&access, drawn, WEFT_WRITE);
     for (int i = 0; i < n_parts; i++)
         weft_access_list_add(&access, logits[i].tile,
@@ -133,13 +100,14 @@ static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
     const struct draw_args *args = args_;
     weft_assert(n_buf == 4);
     const struct weft_batch *b = buf[0];
-    struct drawn d = drawn_of(buf[1], args->n_slots);
+    const int32_t *token = buf[1];
+    const float *logp = weft_gen_drawn_logp(buf[1], args->n_slots);
     struct weft_gen_view view = weft_gen_view_of(buf[2]);
     struct weft_gen_status *status = buf[3];
     const int32_t *index = weft_batch_at(b, b->target);
     int rc = 0;
     for (int32_t i = 0; i < b->n_targets && !rc; i++)
-        rc = weft_gen_put(&view, &args->gen, index[i], d.token[i], d.logp[i],
+        rc = weft_gen_put(&view, &args->gen, index[i], token[i], logp[i],
                           weft_exec_err(x));
     weft_gen_report(&view, b->n_targets, status);
     return rc;

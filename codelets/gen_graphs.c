@@ -12,9 +12,11 @@ enum { NODE_BYTES = 68 << 10, GRAPH_BYTES = 1 << 20 };
 
 /* ---- Which ---------------------------------------------------------------- */
 
-int32_t weft_gen_graph_rows(int32_t n, int32_t n_slots)
+int32_t weft_gen_launch_rows(const struct weft_batch *step, int32_t n_slots)
 {
-    int32_t rows = 1;
+    int32_t rows = 1, n = step->n_rows;
+    if (!weft_gen_is_decode(step))
+        return n;
     while (rows < n && rows < 8)
         rows *= 2;
     if (rows < n)
@@ -73,13 +75,14 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 /* The kernels that a step in which every text has one row launches
  * (tests/kern/test_layer_cuda counts a layer's). A product is
  * two where columns may be left over from panels (f32). */
-int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
+int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
+                             const struct weft_stage_layers *layers)
 {
     enum {
         LAYER = 5,     /* rows and norm; q, k, v; two sums; SwiGLU */
         ATTENTION = 2, /* and its join */
         HEAD = 2 + 4,  /* norm and rows; draws */
-        STEP = 3       /* what it is told; tokens before it; its own */
+        STEP = 4 /* what it is told; tokens before it, embedded; its own */
     };
     int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;
     int32_t n_blocks = shape->n_blocks, n_kv = shape->n_kv_heads;
@@ -89,12 +92,15 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
         heads += shape->block[t].n_kv;
     int64_t layer = LAYER + 4 * n_blocks * product
                   + ATTENTION * (alike ? 1 : heads);
-    return shape->n_layers * layer + HEAD + STEP + n_blocks * product + 1;
+    int64_t head = layers->is_last ? HEAD + n_blocks * product : 0;
+    return (layers->end - layers->first) * layer + head + STEP;
 }
 
-size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots)
+size_t weft_gen_graphs_bytes(const struct weft_shape *shape,
+                             const struct weft_stage_layers *layers,
+                             int32_t n_slots)
 {
     size_t one = GRAPH_BYTES
-               + (size_t) weft_gen_graph_nodes(shape) * NODE_BYTES;
+               + (size_t) weft_gen_graph_nodes(shape, layers) * NODE_BYTES;
     return (size_t) (index_of(n_slots) + 1) * one;
 }

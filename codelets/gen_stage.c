@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decode step in a stage of an instance that has several, on CPU devices of
- * one place: one task of each member, for all layers of the stage. The rows of
- * the step are planned before the first stage (gen_step.c), and pass from stage
- * to stage as a tile, which the first member has; the last stage draws.
+ * A decode step in a stage of an instance that has several, on a GPU or on CPU
+ * devices of one place: one task of each member, for all layers of the stage.
+ * The rows of the step are planned before the first stage (gen_step.c), and pass
+ * from stage to stage as a tile, which the first member has; the last stage
+ * draws. CPU devices put what they draw into the state; a GPU's task ends on its
+ * stream, and gen_settle follows.
  */
 #include <string.h>
 
-#include "codelets/gen.h"
+#include "codelets/gen_gpu.h"
+#include "codelets/parts.h"
 #include "codelets/work.h"
 
 struct gen_stage_args {
     const struct weft_shape *shape;
     struct weft_gen_args gen;
     struct weft_gang_ranges members;
+    int32_t n_slots;
 };
 
 /* In the first member's scratch memory. */
@@ -141,19 +145,72 @@ static int gen_stage_cpu(const void *args_, void *const buf[], int n_buf,
     return rc;
 }
 
+static int gen_stage_cuda(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *exec)
+{
+    const struct gen_stage_args *args = args_;
+    const struct weft_stage_layers *layers = &args->members.layers;
+    struct weft_take take = {buf, n_buf, 0};
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_gen_gpu g = {.shape = args->shape,
+                             .gen = &args->gen,
+                             .n_slots = args->n_slots,
+                             .step = (const char *) b,
+                             .step_bytes = b->bytes,
+                             .kv.arena = weft_take(&take),
+                             .passed = weft_take(&take)};
+    void *drawn = layers->is_last ? weft_take(&take) : NULL;
+    weft_gang_take_weights(&take, args->shape, layers,
+                           weft_all_blocks(args->shape), &g.weights);
+    weft_take_end(&take);
+    if (b->n_rows == 0)
+        return 0;
+    int rc = weft_gen_gpu_open(&g, exec);
+    if (rc)
+        return rc;
+    weft_gen_gpu_put(&g, 0, 1);
+    if (drawn)
+        weft_gen_gpu_get(&g, 0, 1, drawn,
+                         weft_gen_drawn_logp(drawn, args->n_slots));
+    return weft_gpu_end(exec); /* has_failed: the runtime says what */
+}
+
 /* By the last stage and the others, as the head costs more. */
-WEFT_CODELET(gen_stage, 0x66bb6a, gen_stage_cpu)
-WEFT_CODELET(gen_last_stage, 0x9ccc65, gen_stage_cpu)
+WEFT_CODELET_2(gen_stage, 0x66bb6a, gen_stage_cpu, gen_stage_cuda)
+WEFT_CODELET_2(gen_last_stage, 0x9ccc65, gen_stage_cpu, gen_stage_cuda)
+
+/* What a member uses; the first one has the rows, and what is drawn. */
+static void add_member(struct weft_access_list *access,
+                       const struct gen_stage_args *args, int32_t k,
+                       const struct weft_params *fwd,
+                       const struct weft_gen_stage_tiles *tiles)
+{
+    const struct weft_stage_layers *layers = &args->members.layers;
+    weft_access_list_init(access);
+    weft_access_list_add(access, tiles->batch, WEFT_READ);
+    weft_access_list_add(access, tiles->arena[k], WEFT_READ_WRITE);
+    if (k == 0)
+        weft_access_list_add(access, tiles->x,
+                             layers->is_first ? WEFT_WRITE : WEFT_READ_WRITE);
+    if (k == 0 && layers->is_last
+        && !weft_access_list_add_optional(access, tiles->drawn, WEFT_WRITE)) {
+        weft_access_list_add(access, tiles->state, WEFT_READ_WRITE);
+        weft_access_list_add(access, tiles->status, WEFT_READ_WRITE);
+    }
+    weft_access_list_add_weights(access, args->shape, layers,
+                                 args->members.range[k], fwd);
+}
 
 void weft_insert_gen_stage(struct weft_seq *seq,
                            const struct weft_members *members,
                            const struct weft_shape *shape,
                            const struct weft_params *fwd,
-                           const struct weft_gen_args *gen,
+                           const struct weft_gen_args *gen, int32_t n_slots,
                            const struct weft_gen_stage_tiles *tiles)
 {
     const struct weft_stage_layers *layers = &members->layers;
-    struct gen_stage_args args = {shape, *gen, weft_gang_ranges_of(members)};
+    struct gen_stage_args args = {shape, *gen, weft_gang_ranges_of(members),
+                                  n_slots};
     struct weft_work_rows rows = weft_tile_rows(tiles->batch);
     if (!weft_seq_is_here(seq, &members->where[0]))
         return;
@@ -161,19 +218,7 @@ void weft_insert_gen_stage(struct weft_seq *seq,
     weft_insert_members(seq, members);
     for (int32_t k = 0; k < members->n; k++) {
         struct weft_access_list access;
-        weft_access_list_init(&access);
-        weft_access_list_add(&access, tiles->batch, WEFT_READ);
-        weft_access_list_add(&access, tiles->arena[k], WEFT_READ_WRITE);
-        if (k == 0)
-            weft_access_list_add(&access, tiles->x,
-                                 layers->is_first ? WEFT_WRITE
-                                                  : WEFT_READ_WRITE);
-        if (k == 0 && layers->is_last) {
-            weft_access_list_add(&access, tiles->state, WEFT_READ_WRITE);
-            weft_access_list_add(&access, tiles->status, WEFT_READ_WRITE);
-        }
-        weft_access_list_add_weights(&access, shape, layers,
-                                     members->range[k], fwd);
+        add_member(&access, &args, k, fwd, tiles);
         if (gen->step)
             access.work = weft_work_steps(shape, members->range[k],
                                           layers->end - layers->first,

@@ -11,6 +11,36 @@
 #include "codelets/gpu.h"
 #include "codelets/member.h"
 
+static void key_rows(const struct weft_gen_view *view,
+                     const struct weft_gen_args *gen,
+                     const struct weft_batch *b)
+{
+    const int32_t *index = weft_batch_at(b, b->target);
+    uint32_t *key = weft_batch_at(b, b->key);
+    for (int32_t i = 0; i < b->n_targets; i++, key += 4) {
+        const struct weft_gen_slot *slot = &view->slot[index[i]];
+        key[0] = (uint32_t) gen->iteration;
+        key[1] = (uint32_t) (gen->first_sample + slot->sample);
+        key[2] = (uint32_t) slot->n_total;
+        key[3] = weft_gen_is_held(gen, slot) ? WEFT_K_ROW_IS_HELD
+                                             : WEFT_K_ROW_IS_OPEN;
+    }
+}
+
+void weft_gen_fill_rows(const struct weft_batch *b, int32_t end)
+{
+    struct weft_k_run *run = weft_batch_at(b, b->run);
+    int32_t *token = weft_batch_at(b, b->token);
+    int32_t *row = weft_batch_at(b, b->row);
+    uint32_t *key = weft_batch_at(b, b->key);
+    for (int32_t i = b->n_rows; i < end; i++) {
+        run[i] = (struct weft_k_run){0};
+        token[i] = 0;
+        row[i] = i;
+        memset(key + 4 * (size_t) i, 0, 4 * sizeof *key);
+    }
+}
+
 void weft_gen_begin_step(const struct weft_gen_view *view,
                          const struct weft_gen_args *gen,
                          struct weft_gen_status *status, struct weft_batch *b)
@@ -32,6 +62,8 @@ void weft_gen_begin_step(const struct weft_gen_view *view,
            (size_t) state->n_slots * (size_t) state->pages_per_slot * 4);
     memcpy(weft_batch_at(b, b->copy), view->copy,
            (size_t) state->n_copies * 2 * 4);
+    key_rows(view, gen, b);
+    weft_gen_fill_rows(b, weft_gen_launch_rows(b, state->n_slots));
 }
 
 static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,

@@ -26,6 +26,7 @@ struct weft_gen_args {
     int32_t iteration; /* keys the random draws, with first_sample + sample */
     int32_t first_sample;
     int32_t n_steps;        /* decode steps of a chunk */
+    int32_t most_steps;     /* of any, for memory that stays; 0: n_steps */
     int32_t prefill_tokens; /* prompt rows per step, at most */
     bool prefix_sharing;    /* prompts that begin alike share the cache */
     int32_t min_new_tokens; /* so many do not end a response */
@@ -36,17 +37,22 @@ struct weft_gen_args {
     /* (n_steps) the rows of each step, where it is known, for costs; read when
      * tasks are inserted. NULL: not known. */
     const struct weft_work_rows *step;
-    /* NULL; or of an instance on one GPU: borrowed until the tasks have run. */
+    /* NULL; or where stages are GPUs, of the instance and the stage: borrowed
+     * until the tasks have run. */
     struct weft_gen_graphs *graphs;
 };
 
-/* The CUDA graphs of an instance's decode steps. NULL: out of memory. */
+/* The CUDA graphs of an instance's decode steps in a stage. NULL: out of
+ * memory. */
 struct weft_gen_graphs *weft_gen_graphs_create(int32_t n_slots);
 void weft_gen_graphs_free(struct weft_gen_graphs *graphs); /* NULL: nothing */
 /* What all of them take of a GPU's memory, at the most. */
-size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots);
+size_t weft_gen_graphs_bytes(const struct weft_shape *shape,
+                             const struct weft_stage_layers *layers,
+                             int32_t n_slots);
 /* The most kernels that a graph has. */
-int64_t weft_gen_graph_nodes(const struct weft_shape *shape);
+int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
+                             const struct weft_stage_layers *layers);
 
 struct weft_gen_admit {
     int32_t slot, sample, n_prompt, limit;
@@ -70,28 +76,36 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
                            const struct weft_gen_tiles *tiles);
-/* Of a decode step in a stage. state, status: of the last stage's. */
+/* Of a decode step in a stage. state, status: of the last stage's on CPU devices.
+ * drawn: of it on a GPU, class samples, weft_gen_drawn_bytes(); otherwise
+ * NULL. */
 struct weft_gen_stage_tiles {
     struct weft_tile *batch, *x;
     struct weft_tile *const *arena; /* by member, of its blocks */
-    struct weft_tile *state, *status;
+    struct weft_tile *state, *status, *drawn;
 };
 /* The same of one step, whose rows are in batch (weft_insert_gen_begin()), in
  * one stage: x (RW, or W in the first stage) passes the stage's layers, and the
- * last one draws the tokens. On CPU devices. status (RW) is complete after the
- * chunk's last step. */
+ * last one draws the tokens: on a GPU into drawn (W), for
+ * weft_insert_gen_settle(). status (RW) is complete after the chunk's last
+ * step. */
 void weft_insert_gen_stage(struct weft_seq *seq,
                            const struct weft_members *members,
                            const struct weft_shape *shape,
                            const struct weft_params *fwd,
-                           const struct weft_gen_args *args,
+                           const struct weft_gen_args *args, int32_t n_slots,
                            const struct weft_gen_stage_tiles *tiles);
+/* Of a planned step (struct weft_batch), and of a chunk's with what they draw. */
+size_t weft_gen_step_bytes(const struct weft_gen_args *args, int32_t n_slots,
+                           int32_t max_total);
 size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
                             int32_t max_total);
-/* What it takes of a GPU's memory beside its tiles. */
-size_t weft_gen_chunk_scratch_bytes(const struct weft_shape *shape,
-                                    const struct weft_gen_args *args,
-                                    int32_t n_slots, int32_t max_total);
+/* What a chunk, or a step in a stage, takes of a GPU's memory beside its
+ * tiles. */
+size_t weft_gen_scratch_bytes(const struct weft_shape *shape,
+                              const struct weft_stage_layers *layers,
+                              const struct weft_gen_args *args,
+                              int32_t n_slots, int32_t max_total);
 /* Puts every slot where it has read `context` tokens but the last, of texts
  * that have room for as many more. */
 void weft_gen_fill(struct weft_gen_state *state, int32_t context,

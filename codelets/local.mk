@@ -12,6 +12,7 @@ codelets_sources = \
 	%D%/gate.c \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c %D%/gen_chunk_gpu.c \
+	%D%/gen_gpu.c %D%/gen_gpu.h \
 	%D%/gen_graphs.c \
 	%D%/gen_draw.c \
 	%D%/gen_pages.c %D%/gen_pages.h \

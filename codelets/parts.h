@@ -287,8 +287,7 @@ void weft_insert_gen_draw(struct weft_seq *seq,
                           const struct weft_gen_args *args, int32_t n_slots,
                           struct weft_tile *batch, int n_parts,
                           const struct weft_part_tile logits[],
-                          struct weft_tile *state, struct weft_tile *scratch,
-                          struct weft_tile *drawn);
+                          struct weft_tile *scratch, struct weft_tile *drawn);
 void weft_insert_gen_settle(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_gen_args *args, int32_t n_slots,

@@ -328,6 +328,13 @@ void weft_g_step_end(struct weft_g_step *step, struct weft_g_stats *stats_out,
 
 /* ---- Generation ------------------------------------------------------- */
 
+/* The CUDA graphs of a stage's decode steps, and their memory, which is
+ * reserved. */
+struct weft_g_decode_graphs {
+    struct weft_gen_graphs *of;
+    struct weft_tile *memory;
+};
+
 /* An instance generates on a replica of the actor, with slots of its own. A
  * replica of pp stages serves pp instances, so that all its stages work at the
  * same time. */
@@ -335,10 +342,10 @@ struct weft_g_instance {
     int32_t dp;
     int32_t home; /* device that keeps the state */
     struct weft_tile *state;
-    struct weft_tile *status[2];    /* of even and odd chunks */
-    struct weft_tile **arena;       /* (pp, tp) */
-    struct weft_gen_graphs *graphs; /* NULL: not on one GPU */
-    struct weft_tile *graphs_memory;
+    struct weft_tile *status[2]; /* of even and odd chunks */
+    struct weft_tile **arena;    /* (pp, tp) */
+    /* (pp) where each stage is a GPU; NULL: they are not */
+    struct weft_g_decode_graphs *graphs;
     int64_t n_chunks; /* submitted so far */
     bool freed;       /* it takes no more samples, others generate the rest */
     bool idle; /* it has no samples left, and none will come but those that

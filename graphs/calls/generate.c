@@ -7,9 +7,9 @@
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
- * one for each member of a stage, if these are CPU devices of one place; else
- * each member has tasks for its parts of every layer. There are as many
- * instances as stages, so that every stage has work.
+ * one for each member of a stage, if these are one device, or CPU devices of one
+ * place; else each member has tasks for its parts of every layer. There are as
+ * many instances as stages, so that every stage has work.
  */
 #include <stdlib.h>
 
@@ -67,6 +67,24 @@ static void layers(struct step *s, const struct weft_g_stage *stage,
     }
 }
 
+/* Where a GPU leaves what it draws in a step. */
+static struct weft_tile *drawn_create(const struct step *s)
+{
+    return weft_g_temp(&s->pass, "tokens", WEFT_MEM_SAMPLES, -1,
+                       weft_gen_drawn_bytes(s->gen->n_slots),
+                       weft_tile_place(s->instance->state));
+}
+
+/* Puts that into the state, and releases the tile. */
+static void settle(const struct step *s, const struct weft_g_member *home,
+                   struct weft_tile *batch, struct weft_tile *drawn)
+{
+    struct weft_where where = weft_g_where_at(&s->pass, home);
+    weft_insert_gen_settle(s->pass.seq, &where, s->args, s->gen->n_slots,
+                           batch, drawn, s->instance->state, s->status);
+    weft_tile_release(drawn);
+}
+
 /* parts: of the stage's first place. */
 static void draw_on_gpu(struct step *s, const struct weft_g_member *home,
                         struct weft_tile *batch,
@@ -79,17 +97,12 @@ static void draw_on_gpu(struct step *s, const struct weft_g_member *home,
                                                         WEFT_MEM_ACTIVATIONS,
                                                         -1, bytes, place)
                                           : NULL;
-    struct weft_tile *drawn = weft_g_temp(pass, "tokens", WEFT_MEM_SAMPLES,
-                                          -1, weft_gen_drawn_bytes(n), place);
+    struct weft_tile *drawn = drawn_create(s);
     struct weft_where where = weft_g_where_at(pass, home);
     weft_insert_gen_draw(pass->seq, &where, pass->shape, s->args, n, batch,
-                         parts->n[0], parts->part[0], s->instance->state,
-                         scratch, drawn);
-    where = weft_g_where_at(pass, home);
-    weft_insert_gen_settle(pass->seq, &where, s->args, n, batch, drawn,
-                           s->instance->state, s->status);
+                         parts->n[0], parts->part[0], scratch, drawn);
+    settle(s, home, batch, drawn);
     weft_tile_release(scratch);
-    weft_tile_release(drawn);
 }
 
 /* Members compute the logits of their vocabulary; then the last stage's first
@@ -145,20 +158,36 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
     }
 }
 
+/* The arguments of tasks that may have graphs. */
+static struct weft_gen_args args_of(const struct step *s, int32_t stage)
+{
+    struct weft_gen_args args = *s->args;
+    args.graphs = s->instance->graphs ? s->instance->graphs[stage].of : NULL;
+    return args;
+}
+
 /* All of a stage as one task of each member. */
 static void by_gang(struct step *s, const struct weft_g_stage *stage,
                     const struct weft_g_value *batch,
                     const struct weft_g_value *x)
 {
     const struct weft_g_pass *pass = &s->pass;
+    const struct weft_gen_args args = args_of(s, stage->index);
+    bool draws = stage->is_last && s->gen->layout.on_gpus;
     const struct weft_gen_stage_tiles tiles = {
-        batch->at[0], x->at[0],
-        s->instance->arena + stage->index * s->gen->layout.plan.tp,
-        s->instance->state, s->status};
+        .batch = batch->at[0],
+        .x = x->at[0],
+        .arena = s->instance->arena + stage->index * s->gen->layout.plan.tp,
+        .state = s->instance->state,
+        .status = s->status,
+        .drawn = draws ? drawn_create(s) : NULL};
     struct weft_members members;
     weft_g_stage_members(pass, stage, &members);
     weft_insert_gen_stage(pass->seq, &members, pass->shape,
-                          &s->view->fwd[stage->place[0]], s->args, &tiles);
+                          &s->view->fwd[stage->place[0]], &args,
+                          s->gen->n_slots, &tiles);
+    if (draws)
+        settle(s, &stage->member[0], batch->at[0], tiles.drawn);
 }
 
 static void by_parts(struct step *s, const struct weft_g_stage *stage,
@@ -244,11 +273,7 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
                            const struct weft_gen_admit *admit)
 {
     const struct weft_g_generate *gen = s->gen;
-    int32_t rows = gen->n_slots + s->args->prefill_tokens;
-    struct weft_batch layout;
-    weft_step_layout(
-        rows, gen->n_slots,
-        (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS), &layout);
+    size_t bytes = weft_gen_step_bytes(s->args, gen->n_slots, gen->max_total);
     for (int32_t i = 0; i < s->args->n_steps; i += s->n_steps) {
         s->first_step = i;
         s->n_steps = n_joined(s, i);
@@ -256,8 +281,7 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
         if (is_one_group(s))
             weft_gang_begin(s->pass.rt, "decode_step", NULL);
         s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
-                               layout.bytes,
-                               weft_tile_place(s->instance->state));
+                               bytes, weft_tile_place(s->instance->state));
         struct weft_where where = weft_g_where_at(
             &s->pass, weft_g_generate_home(&gen->layout, s->instance->dp));
         where.priority = WEFT_PRIORITY_STEP;
@@ -281,8 +305,7 @@ static void chunk_of_one_task(struct step *s, int32_t n_admit,
     const struct weft_g_pass *pass = &s->pass;
     int32_t place = weft_tile_place(s->instance->state);
     struct weft_tile *steps = NULL;
-    struct weft_gen_args args = *s->args;
-    args.graphs = s->instance->graphs;
+    const struct weft_gen_args args = args_of(s, 0);
     if (gen->layout.on_gpus)
         steps = weft_g_temp(
             pass, "decode steps", WEFT_MEM_SAMPLES, -1,
@@ -306,19 +329,6 @@ static void chunk(struct step *s, int32_t n_admit,
     (weft_g_generate_is_one_task(&s->gen->layout)
          ? chunk_of_one_task
          : chunk_by_steps)(s, n_admit, admit);
-}
-
-/* Says what of a GPU's memory tasks take, for predictions. */
-static void expect_scratch(const struct step *s)
-{
-    const struct weft_g_generate *gen = s->gen;
-    const struct weft_g_pass *pass = &s->pass;
-    if (!weft_g_generate_is_one_task(&gen->layout))
-        weft_g_pass_expect(pass, &gen->layout, gen->n_slots, false);
-    else if (gen->layout.on_gpus && weft_rt_is_dry(pass->rt))
-        weft_rt_expect_scratch(pass->rt, weft_gen_chunk_scratch_bytes(
-                                             pass->shape, s->args,
-                                             gen->n_slots, gen->max_total));
 }
 
 static void chunk_of_group(struct step *s, int32_t n_admit,
@@ -378,6 +388,6 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               .n_targets = gen->n_slots}};
     if (!weft_g_generate_is_one_task(&gen->layout))
         s.pass.order = order_of(gen, index, &s.pass.where.chain);
-    expect_scratch(&s);
+    weft_g_generate_expect(gen, &s.pass, args);
     (is_one_group(&s) ? chunk_of_group : chunk)(&s, n_admit, admit);
 }

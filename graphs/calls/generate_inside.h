@@ -16,7 +16,7 @@ WEFT_INLINE bool weft_g_generate_is_one_task(
  * not. */
 WEFT_INLINE bool weft_g_generate_is_gang(const struct weft_g_layout *layout)
 {
-    return layout->plan.pp > 1 && layout->is_gang && !layout->on_gpus;
+    return layout->plan.pp > 1 && layout->is_gang;
 }
 
 /* The member of a replica that draws tokens. */
@@ -25,6 +25,12 @@ WEFT_INLINE const struct weft_g_member *weft_g_generate_home(
 {
     return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0);
 }
+
+/* Says what of a GPU's memory the tasks of a chunk take, for predictions. */
+struct weft_g_pass; /* graphs/calls/stage.h */
+void weft_g_generate_expect(const struct weft_g_generate *gen,
+                            const struct weft_g_pass *pass,
+                            const struct weft_gen_args *args);
 
 /* Where an instance's tasks on its state run. */
 struct weft_where weft_g_generate_where(

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "codelets/parts.h"
 #include "graphs/calls/generate_inside.h"
+#include "graphs/calls/stage.h"
 #include "plan/shares.h"
 
 static size_t arena_bytes(const struct weft_shape *shape,
@@ -64,6 +65,31 @@ static int arenas_init(struct weft_g_generate *gen,
     return rc;
 }
 
+static int graphs_init(struct weft_g_generate *gen,
+                       struct weft_g_instance *instance, struct weft_err *err)
+{
+    const struct weft_g_model *model = gen->model;
+    int32_t pp = gen->layout.plan.pp;
+    int rc = 0;
+    instance->graphs = weft_alloc((size_t) pp, sizeof *instance->graphs);
+    for (int32_t s = 0; instance->graphs && s < pp && !rc; s++) {
+        struct weft_g_decode_graphs *graphs = &instance->graphs[s];
+        struct weft_g_stage stage;
+        weft_g_stage_get(&gen->layout, instance->dp, s, &stage);
+        const struct weft_stage_layers layers = weft_g_stage_layers(&stage);
+        struct weft_tile_id id = {model->name, "CUDA graphs", 0, -1,
+                                  -1,          stage.place[0]};
+        graphs->of = weft_gen_graphs_create(gen->n_slots);
+        if (!graphs->of)
+            return weft_err_nomem(err, "generation", 1);
+        rc = weft_tile_reserve(
+            model->rt, &id, WEFT_MEM_ACTIVATIONS,
+            weft_gen_graphs_bytes(&model->shape, &layers, gen->n_slots),
+            &graphs->memory, err);
+    }
+    return instance->graphs ? rc : weft_err_nomem(err, "generation", 1);
+}
+
 static int instance_init(struct weft_g_generate *gen, int32_t i,
                          struct weft_err *err)
 {
@@ -85,18 +111,8 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
         rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES,
                               weft_gen_status_bytes(gen->n_slots),
                               &instance->status[k], err);
-    if (!rc && gen->layout.on_gpus
-        && weft_g_generate_is_one_task(&gen->layout)) {
-        instance->graphs = weft_gen_graphs_create(gen->n_slots);
-        if (!instance->graphs)
-            rc = weft_err_nomem(err, "generation", 1);
-        id.kind = "CUDA graphs";
-        if (!rc)
-            rc = weft_tile_reserve(
-                model->rt, &id, WEFT_MEM_ACTIVATIONS,
-                weft_gen_graphs_bytes(&model->shape, gen->n_slots),
-                &instance->graphs_memory, err);
-    }
+    if (!rc && gen->layout.on_gpus && gen->layout.is_gang)
+        rc = graphs_init(gen, instance, err);
     return rc ? rc : arenas_init(gen, instance, err);
 }
 
@@ -139,14 +155,38 @@ void weft_g_generate_release(struct weft_g_generate *gen)
         for (int32_t k = 0; instance->arena && k < arenas; k++)
             weft_tile_release(instance->arena[k]);
         weft_free(instance->arena);
-        weft_gen_graphs_free(instance->graphs);
-        weft_tile_release(instance->graphs_memory);
+        for (int32_t k = 0; instance->graphs && k < gen->layout.plan.pp;
+             k++) {
+            weft_gen_graphs_free(instance->graphs[k].of);
+            weft_tile_release(instance->graphs[k].memory);
+        }
+        weft_free(instance->graphs);
         weft_tile_release(instance->status[0]);
         weft_tile_release(instance->status[1]);
     }
     weft_free(gen->instance);
     weft_g_layout_release(&gen->layout);
     *gen = (struct weft_g_generate){0};
+}
+
+void weft_g_generate_expect(const struct weft_g_generate *gen,
+                            const struct weft_g_pass *pass,
+                            const struct weft_gen_args *args)
+{
+    struct weft_g_stage stage;
+    if (!gen->layout.is_gang) {
+        weft_g_pass_expect(pass, &gen->layout, gen->n_slots, false);
+        return;
+    }
+    if (!gen->layout.on_gpus || !weft_rt_is_dry(pass->rt))
+        return;
+    for (int32_t i = 0; i < gen->layout.plan.pp; i++) {
+        weft_g_stage_get(&gen->layout, 0, i, &stage);
+        const struct weft_stage_layers layers = weft_g_stage_layers(&stage);
+        weft_rt_expect_scratch(
+            pass->rt, weft_gen_scratch_bytes(pass->shape, &layers, args,
+                                             gen->n_slots, gen->max_total));
+    }
 }
 
 int32_t weft_g_generate_place(const struct weft_g_generate *gen,

@@ -116,14 +116,19 @@ bool weft_g_next_member(const struct weft_g_pass *pass,
     return true;
 }
 
+struct weft_stage_layers weft_g_stage_layers(const struct weft_g_stage *stage)
+{
+    return (struct weft_stage_layers){stage->first, stage->end,
+                                      stage->is_first, stage->is_last};
+}
+
 void weft_g_stage_members(const struct weft_g_pass *pass,
                           const struct weft_g_stage *stage,
                           struct weft_members *out)
 {
     struct weft_g_turn t = {0};
     out->n = stage->n;
-    out->layers = (struct weft_stage_layers){stage->first, stage->end,
-                                             stage->is_first, stage->is_last};
+    out->layers = weft_g_stage_layers(stage);
     while (weft_g_next_member(pass, stage, &t)) {
         out->where[t.k] = t.where;
         out->range[t.k] = t.m->blocks;

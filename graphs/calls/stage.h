@@ -56,6 +56,8 @@ struct weft_g_turn {
 bool weft_g_next_member(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage,
                         struct weft_g_turn *turn);
+struct weft_stage_layers weft_g_stage_layers(
+    const struct weft_g_stage *stage);
 /* The members as those of a gang, each at the next position of its device;
  * their layout is_gang. */
 void weft_g_stage_members(const struct weft_g_pass *pass,

@@ -219,7 +219,7 @@ static int measure_shape(struct weft_profile_bench *b,
         b->part_end_s = weft_clock_s() + left * 0.5 / b->n_left;
         if (!rc && generates)
             rc = weft_profile_generate(b, shape, tp, 1, err);
-        /* steps of stages, and at GPUs the whole head by itself */
+        /* steps of stages */
         if (!rc && generates && n % (2 * tp) == 0 && shape->n_layers > 1)
             rc = weft_profile_generate(b, shape, tp, 2, err);
         b->n_left -= is_new;

@@ -90,6 +90,7 @@ static int submit(struct weft_rollout_control *c, int32_t instance,
         return 0;
     struct weft_gen_args args = c->args;
     args.n_steps = steps_of(c);
+    args.most_steps = c->args.n_steps;
     c->n_steps[2 * instance + c->gen->instance[instance].n_chunks % 2] =
         args.n_steps;
     if (c->played)

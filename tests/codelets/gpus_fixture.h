@@ -15,6 +15,7 @@ enum { CARDS = WEFT_TEST_CARDS, CPUS = 2 };
 
 static struct weft_rt *rt;
 static struct weft_seq *seq;
+static struct weft_recording *recorded; /* what is inserted; NULL: nothing */
 
 static inline int n_found(void)
 {
@@ -36,6 +37,7 @@ static inline void start(size_t gpu_bytes)
                                       .gpu_memory_bytes = gpu_bytes,
                                       .policy = &weft_sched_lanes,
                                       .nap = 1,
+                                      .recording = recorded,
                                       .profile = true};
     if (options.n_gpus > CARDS)
         options.n_gpus = CARDS;

@@ -76,7 +76,7 @@ static void step_at(int place, const struct weft_shape *s,
                                         place, WEFT_MEM_ACTIVATIONS, bytes)
                                               : NULL;
         weft_insert_gen_draw(seq, &where, s, args, SLOTS, batch, 2, part,
-                             state, scratch, drawn);
+                             scratch, drawn);
         weft_insert_gen_settle(seq, &where, args, SLOTS, batch, drawn, state,
                                status);
         weft_tile_release(drawn);
@@ -195,8 +195,8 @@ static void test_not_finite(void)
     struct weft_tile *status = tile_at(0, WEFT_MEM_SAMPLES,
                                        weft_gen_status_bytes(SLOTS));
     struct weft_where where = at(0);
-    weft_insert_gen_draw(seq, &where, &s, &args, SLOTS, batch, 1, &part,
-                         state, NULL, drawn);
+    weft_insert_gen_draw(seq, &where, &s, &args, SLOTS, batch, 1, &part, NULL,
+                         drawn);
     weft_insert_gen_settle(seq, &where, &args, SLOTS, batch, drawn, state,
                            status);
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err,

@@ -31,13 +31,20 @@ cards_tests += %D%/test_gpu_generate
 %C%_test_gpu_generate_LDADD = $(all_libs)
 cards_tests += %D%/test_gpu_chunks
 %C%_test_gpu_chunks_SOURCES = %D%/test_gpu_chunks.c \
-	%D%/generate_fixture.h tests/codelets/gpus_fixture.h \
+	%D%/chunks_fixture.h %D%/generate_fixture.h tests/codelets/gpus_fixture.h \
 	tests/codelets/task_fixture.h tests/cuda/card_orders.h
 %C%_test_gpu_chunks_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_chunks_LDADD = $(all_libs)
 %C%_test_gpu_chunks_LDFLAGS = -Wl,--wrap=weft_gen_graph_nodes
+cards_tests += %D%/test_gpu_stages
+%C%_test_gpu_stages_SOURCES = %D%/test_gpu_stages.c \
+	%D%/chunks_fixture.h %D%/generate_fixture.h \
+	tests/codelets/gpus_fixture.h tests/codelets/task_fixture.h \
+	tests/cuda/card_orders.h
+%C%_test_gpu_stages_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_stages_LDADD = $(all_libs)
 endif
 endif
 EXTRA_DIST += %D%/test_gpu_moves.c %D%/test_gpu_chunks.c \
-	%D%/test_gpu_generate.c \
-	%D%/generate_fixture.h
+	%D%/test_gpu_generate.c %D%/test_gpu_stages.c \
+	%D%/chunks_fixture.h %D%/generate_fixture.h

@@ -3,38 +3,20 @@
  * one graph, few of which are made, and leaves the state of a CPU device's chunk:
  * who ended, where and why, also in the middle of a chunk, and also where pages
  * are short. */
-#include "../codelets/gpus_fixture.h"
+#include "chunks_fixture.h"
 
-#include "generate_fixture.h"
+static const struct weft_stage_layers all_layers = {0, 2, true, true};
+static bool has_small_graphs; /* no step fits them */
 
-enum { SLOTS = 4, STEPS = 7, CHUNKS = 5, MAX_TOTAL = 150, PREFILL = 30 };
-
-static struct task_fixture f;
-/* Slot i's prompt is n[i] tokens of a text, from number from[i] on. */
-struct prompts {
-    int32_t n[SLOTS], from[SLOTS];
-};
-static const struct prompts mixed = {{1, 20, 39, 58}, {0, 1, 2, 3}},
-                            alike = {{70, 70, 70, 70}, {0, 0, 0, 0}},
-                            shortest = {{1, 1, 1, 1}, {0, 1, 2, 3}};
-static const struct prompts *prompts = &mixed;
-static bool has_one_temperature; /* all steps are the same graph's */
-static bool has_small_graphs;    /* no step fits them */
-
-int64_t __real_weft_gen_graph_nodes(const struct weft_shape *shape);
-int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape);
-int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape)
+int64_t __real_weft_gen_graph_nodes(const struct weft_shape *shape,
+                                    const struct weft_stage_layers *layers);
+int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape,
+                                    const struct weft_stage_layers *layers);
+int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape,
+                                    const struct weft_stage_layers *layers)
 {
-    return has_small_graphs ? 5 : __real_weft_gen_graph_nodes(shape);
+    return has_small_graphs ? 5 : __real_weft_gen_graph_nodes(shape, layers);
 }
-
-/* What an instance ends with; status: the sums of all chunks. */
-struct outcome {
-    struct weft_gen_slot slot[SLOTS];
-    int32_t token[SLOTS * MAX_TOTAL];
-    float logp[SLOTS * MAX_TOTAL];
-    struct weft_gen_status chunk[CHUNKS];
-};
 
 /* Texts that end many responses: a token is one letter. */
 static const struct weft_stop_texts *stop_texts(void)
@@ -54,114 +36,24 @@ static const struct weft_stop_texts *stop_texts(void)
     return &texts;
 }
 
-static const struct weft_gen_args generation = {.sampling = {1, 0, 1, 13},
-                                                .iteration = 3,
-                                                .n_steps = STEPS,
-                                                .prefill_tokens = PREFILL,
-                                                .min_new_tokens = 2,
-                                                .n_stop = 2,
-                                                .stop = {5, 200}};
-
-static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
-                  int32_t number, const struct weft_gen_args *args,
-                  struct outcome *out)
-{
-    struct weft_gen_admit admit[SLOTS];
-    int32_t text[MAX_TOTAL];
-    for (int i = 0; i < MAX_TOTAL; i++)
-        text[i] = (i * 29 + 3) % 270;
-    for (int i = 0; i < SLOTS; i++) { /* one ends by its limit, early */
-        int32_t n = prompts->n[i];
-        admit[i] = (struct weft_gen_admit){i, 20 + i, n,
-                                           n - 1 + i + (i == 1 ? 5 : 40),
-                                           text + prompts->from[i]};
-    }
-    struct weft_gen_args own = *args; /* a graph is of one temperature */
-    own.sampling.temperature = number % 2 && !has_one_temperature ? 0.5f : 1;
-    weft_g_generate_chunk(seq, gen, view, 0, &own, number == 0 ? SLOTS : 0,
-                          admit);
-    must_wait();
-    struct weft_tile *status = gen->instance[0].status[number % 2];
-    out->chunk[number] = *(const struct weft_gen_status *) weft_tile_acquire(
-        status, WEFT_READ);
-    weft_tile_unacquire(status);
-}
-
-struct counts {
-    int64_t n_waits, n_instances, n_graphs, n_nodes;
-};
-
-static struct counts counts(void)
-{
-#ifdef WEFT_CUDA_EXECUTOR
-    struct weft_cards_counts c = weft_cards_counts(0);
-    return (struct counts){c.n_waits, c.n_instances, c.n_graphs, c.n_nodes};
-#else
-    return (struct counts){0};
-#endif
-}
-
-/* What was counted while chunks ran. */
+/* Counts what happens on the first card. */
 static struct counts run(int32_t device, int32_t kv_blocks,
                          const struct weft_gen_args *args,
                          struct outcome *out)
 {
-    struct weft_g_layout layout = layout_on(&f.model.shape, device, 1, 1, 1);
     struct weft_g_generate gen;
-    struct weft_g_view view;
-    struct weft_err err;
     size_t before_bytes, bytes, peak;
-    REQUIRE_OK(
-        weft_g_view_open(f.seq, &anywhere, &f.model, &layout, &view, &err),
-        err);
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &before_bytes, &peak);
-    REQUIRE_OK(weft_g_generate_init(&f.model, &layout, 1, SLOTS, MAX_TOTAL,
-                                    kv_blocks, &gen, &err),
-               err);
+    open_instance(device, 1, kv_blocks, &gen);
     /* the GPU's memory that its graphs take is reserved */
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
     CHECK_INT(bytes - before_bytes,
               device < weft_rt_n_gpus(rt)
-                  ? weft_gen_graphs_bytes(&f.model.shape, SLOTS)
+                  ? weft_gen_graphs_bytes(&f.model.shape, &all_layers, SLOTS)
                   : 0);
-    spoil_caches(&gen);
-    weft_rollout_reset(&gen);
-    must_wait();
-    struct counts before = counts();
-    for (int32_t i = 0; i < CHUNKS; i++)
-        chunk(&gen, &view, i, args, out);
-    struct counts after = counts();
-    after.n_waits -= before.n_waits;
-    after.n_instances -= before.n_instances;
-    after.n_graphs -= before.n_graphs;
-    const struct weft_gen_state *s = weft_tile_acquire(gen.instance[0].state,
-                                                       WEFT_READ);
-    memcpy(out->slot, (const char *) s + s->slot, sizeof out->slot);
-    memcpy(out->token, (const char *) s + s->token, sizeof out->token);
-    memcpy(out->logp, (const char *) s + s->logp, sizeof out->logp);
-    weft_tile_unacquire(gen.instance[0].state);
+    iterate(&gen, args, out);
     weft_g_generate_release(&gen);
-    weft_g_view_close(&view);
-    weft_g_layout_release(&layout);
-    return after;
-}
-
-static void compare(const struct outcome *a, const struct outcome *b)
-{
-    for (int i = 0; i < SLOTS; i++) {
-        size_t n = (size_t) a->slot[i].n_total * 4,
-               at = (size_t) i * MAX_TOTAL;
-        CHECK_INT(a->slot[i].sample, b->slot[i].sample);
-        CHECK_INT(a->slot[i].n_total, b->slot[i].n_total);
-        CHECK_INT(a->slot[i].done, b->slot[i].done);
-        CHECK(memcmp(a->token + at, b->token + at, n) == 0);
-        CHECK(memcmp(a->logp + at, b->logp + at, n) == 0);
-    }
-    for (int i = 0; i < CHUNKS; i++) {
-        CHECK_INT(a->chunk[i].n_decoded, b->chunk[i].n_decoded);
-        CHECK_INT(a->chunk[i].n_prefilled, b->chunk[i].n_prefilled);
-        CHECK_INT(a->chunk[i].n_preempted, b->chunk[i].n_preempted);
-    }
+    return counted[0];
 }
 
 static int32_t n_with(const struct outcome *o, int done)
@@ -192,7 +84,7 @@ static void both(int32_t kv_blocks, bool preempts,
     CHECK(n.n_graphs > 0 && n.n_graphs <= n.n_waits);
     /* 1, 2 and 4 rows, made anew for the other temperature */
     CHECK(n.n_instances > 0 && n.n_instances <= CHUNKS * 3);
-    int64_t most = weft_gen_graph_nodes(&f.model.shape);
+    int64_t most = weft_gen_graph_nodes(&f.model.shape, &all_layers);
     CHECK(n.n_nodes <= most && n.n_nodes > most / 2);
 #endif
     (void) n;

@@ -82,7 +82,7 @@ static void list_parts(struct weft_pass_price *p, bool decodes)
     for (int32_t s = 0; s < pp; s++) {
         if (p->layout->plan.tp > 1) {
             add_part(p, STEP, "decode_step", s, 1);
-        } else if (decodes && (pp == 1 || !p->layout->on_gpus)) {
+        } else if (decodes) {
             add_part(p, STEP,
                      pp == 1       ? "gen_chunk"
                      : s == pp - 1 ? "gen_last_stage"
@@ -91,7 +91,7 @@ static void list_parts(struct weft_pass_price *p, bool decodes)
         } else {
             add_part(p, LAYER, "layer_forward", s, n_layers(p, s));
             if (s == pp - 1)
-                add_part(p, HEAD, decodes ? "logits_part" : head, s, 1);
+                add_part(p, HEAD, head, s, 1);
         }
     }
 }
