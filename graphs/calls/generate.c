@@ -231,7 +231,7 @@ static void through_stages(struct step *s)
         weft_g_stage_get(&s->gen->layout, s->instance->dp, i, &stage);
         weft_g_value_of_tile(pass, s->batch, home, &stage, &batch);
         if (stage.is_first) {
-            weft_g_value_rows(pass, &stage, "activation", &x);
+            weft_g_value_rows(pass, &stage, "activation", -1, &x);
         } else {
             weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
                                 weft_g_rows_bytes(pass), &batch, &x);

@@ -94,7 +94,7 @@ static void through(const struct weft_g_pass *pass,
         weft_g_stage_get(&view->layout, dp, s, &stage);
         weft_g_value_of_tile(pass, batch, batch_place, &stage, &b);
         if (stage.is_first) {
-            weft_g_value_rows(pass, &stage, "activation", &x);
+            weft_g_value_rows(pass, &stage, "activation", -1, &x);
         } else {
             /* Layers write their output over their input, so the stage can
              * use the tiles of the previous one. */

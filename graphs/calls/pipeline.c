@@ -171,7 +171,7 @@ void weft_g_flight_forward(const struct weft_g_train *t,
         pack(t, f, &stage, sample);
     struct weft_g_arrival in = arrive(f, &stage, false);
     if (stage.is_first) {
-        weft_g_value_rows(pass, &stage, "activation", &f->x[0]);
+        weft_g_value_rows(pass, &stage, "activation", 0, &f->x[0]);
         weft_g_stage_embed(pass, &stage,
                            weft_g_gather_embed(gather, pass, &stage),
                            &in.batch, &f->x[0]);
@@ -182,9 +182,9 @@ void weft_g_flight_forward(const struct weft_g_train *t,
                            &f->x[stage.first]);
     }
     for (int32_t l = stage.first; l < stage.end; l++) {
-        struct weft_g_value *y = l + 1 < stage.end ? &f->x[l + 1]
-                                                   : &f->out[s];
-        weft_g_value_rows(pass, &stage, "activation", y);
+        bool last = l + 1 == stage.end;
+        struct weft_g_value *y = last ? &f->out[s] : &f->x[l + 1];
+        weft_g_value_rows(pass, &stage, "activation", last ? -1 : l + 1, y);
         if (keep)
             weft_g_kept_create(pass, &stage, l, &f->kept[l]);
         weft_g_layer_forward(&(struct weft_g_layer){
@@ -216,7 +216,7 @@ static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
                                                        &bwd);
     f->stats = weft_g_temp(pass, "statistics", WEFT_MEM_SAMPLES, -1, bytes,
                            stage->place[0]);
-    weft_g_value_rows(pass, stage, "gradient of activation", &f->dx[s]);
+    weft_g_value_rows(pass, stage, "gradient of activation", -1, &f->dx[s]);
     struct weft_g_value kl = {{NULL}, {false}}, gate = kl;
     for (int32_t p = 0; p < stage->n_places; p++) {
         gate.at[p] = weft_g_copy_at(t->copies, pass->seq, &pass->where,

@@ -22,10 +22,21 @@ static int32_t member_of(const struct weft_shape *s,
     return k;
 }
 
-/* A tile's first element and its row's length, in elements. */
+/* How many layers those from `first` to before `end` stand for. */
+static size_t n_layers(const struct weft_g_layout *home, int32_t first,
+                       int32_t end)
+{
+    size_t n = 0;
+    for (int32_t l = first; l < end; l++)
+        n += home->times ? (size_t) home->times[l] : 1;
+    return n;
+}
+
+/* A tile's first element and its row's length, in elements; how many tiles it stands
+ * for. */
 struct position {
     int32_t stage, tp;
-    size_t begin, total;
+    size_t begin, total, times;
 };
 
 static struct position position_of(const struct weft_shape *s,
@@ -40,7 +51,8 @@ static struct position position_of(const struct weft_shape *s,
                                 : is_head
                                     ? last
                                     : weft_g_layout_stage_of(home, layer),
-                         .tp = is_norms ? 0 : member_of(s, home, block)};
+                         .tp = is_norms ? 0 : member_of(s, home, block),
+                         .times = 1};
     struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp,
                                               p.tp);
     int32_t end = weft_range_end(range);
@@ -54,14 +66,17 @@ static struct position position_of(const struct weft_shape *s,
     if (p.stage == last)
         head = elements_of(home, WEFT_TILE_HEAD, range.first, end)
              + (norms ? elements_of(home, WEFT_TILE_FINAL, 0, 1) : 0);
-    size_t layers = (size_t) (home->first_layer[p.stage + 1] - first_layer)
-                  * one;
+    size_t layers = one
+                  * n_layers(home, first_layer,
+                             home->first_layer[p.stage + 1]);
     bool apart = s->tied && is_head; /* a tied head is a row of its own */
     p.total = apart ? head : embed + layers + (s->tied ? 0 : head);
     if (is_head)
         p.begin = apart ? 0 : embed + layers;
     else if (kind != WEFT_TILE_EMBED)
-        p.begin = embed + (size_t) (layer - first_layer) * one;
+        p.begin = embed + one * n_layers(home, first_layer, layer);
+    if (!is_head && kind != WEFT_TILE_EMBED)
+        p.times = n_layers(home, layer, layer + 1);
     p.begin += is_norms
                  ? elements_of(home,
                                is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
@@ -92,7 +107,8 @@ int32_t weft_g_pieces(const struct weft_shape *s,
         size_t target = p.total * (size_t) (j + 1) / (size_t) n_places;
         int32_t next = target <= p.begin
                          ? 0
-                         : weft_layout_chunk_near(&l, target - p.begin);
+                         : weft_layout_chunk_near(
+                               &l, (target - p.begin) / p.times);
         if (next > at)
             out[n++] = (struct weft_g_piece){places.at[j], {at, next - at}};
         at = next;

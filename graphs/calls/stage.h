@@ -84,15 +84,16 @@ struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
 
 /* ---- Values ------------------------------------------------------------ */
 
+/* layer: whose it is; -1: no layer's, or of many. */
 void weft_g_value_create(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage, const char *kind,
-                         enum weft_mem_class c, size_t bytes,
+                         enum weft_mem_class c, int32_t layer, size_t bytes,
                          struct weft_g_value *out);
 /* (n_rows, H) f32 */
 size_t weft_g_rows_bytes(const struct weft_g_pass *pass);
 void weft_g_value_rows(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage, const char *kind,
-                       struct weft_g_value *out);
+                       int32_t layer, struct weft_g_value *out);
 /* Creates tiles for a value of stage `from` at those places of stage `to` that
  * have no copy of it. Their memory is allocated by a task in the order of the
  * first member at the place (without an order: after the task that writes

@@ -60,7 +60,7 @@ static void merge(const struct weft_g_loss *l,
     weft_g_stage_head_parts(pass, l->stage, l->fwd, l->batch, l->x,
                             l->args->inv_temperature, logits, part, &parts);
     weft_g_value_create(pass, l->stage, "loss gradient", WEFT_MEM_ACTIVATIONS,
-                        weft_part_dloss_bytes(pass->n_targets), dloss);
+                        -1, weft_part_dloss_bytes(pass->n_targets), dloss);
     while (weft_g_next_place(pass, l->stage, &t)) {
         struct weft_loss_args args = args_at(l, t.p);
         weft_insert_loss_merge(pass->seq, &t.where, pass->shape, &args,

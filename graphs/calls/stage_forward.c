@@ -63,7 +63,7 @@ void weft_g_kept_create(const struct weft_g_pass *pass,
 {
     *out = (struct weft_g_kept){{NULL}, {{NULL}, {false}}};
     if (stage->n > 1)
-        weft_g_value_rows(pass, stage, "activation", &out->x_mid);
+        weft_g_value_rows(pass, stage, "activation", layer, &out->x_mid);
     for (int32_t k = 0; k < stage->n; k++) {
         const struct weft_g_member *m = &stage->member[k];
         size_t bytes = stage->n == 1
@@ -118,7 +118,7 @@ static void forward(const struct weft_g_layer *l)
     }
     int64_t n = pass->n_rows * pass->shape->hidden;
     if (!l->kept)
-        weft_g_value_rows(pass, stage, "activation", &temp);
+        weft_g_value_rows(pass, stage, "activation", l->index, &temp);
     const struct weft_g_value *x_mid = l->kept ? &l->kept->x_mid : &temp;
     weft_g_roots_create(pass, stage, l->index, n, roots);
     while (weft_g_next_member(pass, stage, &t))

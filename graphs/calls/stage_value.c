@@ -4,12 +4,13 @@
 
 void weft_g_value_create(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage, const char *kind,
-                         enum weft_mem_class c, size_t bytes,
+                         enum weft_mem_class c, int32_t layer, size_t bytes,
                          struct weft_g_value *out)
 {
     *out = (struct weft_g_value){{NULL}, {false}};
     for (int32_t p = 0; p < stage->n_places; p++) {
-        out->at[p] = weft_g_temp(pass, kind, c, -1, bytes, stage->place[p]);
+        out->at[p] = weft_g_temp(pass, kind, c, layer, bytes,
+                                 stage->place[p]);
         out->own[p] = true;
     }
 }
@@ -21,9 +22,9 @@ size_t weft_g_rows_bytes(const struct weft_g_pass *pass)
 
 void weft_g_value_rows(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage, const char *kind,
-                       struct weft_g_value *out)
+                       int32_t layer, struct weft_g_value *out)
 {
-    weft_g_value_create(pass, stage, kind, WEFT_MEM_ACTIVATIONS,
+    weft_g_value_create(pass, stage, kind, WEFT_MEM_ACTIVATIONS, layer,
                         weft_g_rows_bytes(pass), out);
 }
 

@@ -121,24 +121,24 @@ struct making {
     struct weft_g_update *u;
     const char *kind;
     enum weft_mem_class mem;
-    int32_t place;
+    int32_t layer, place;
 };
 
 static void temp_slot(void *arg, struct weft_tile **like,
                       struct weft_tile **out)
 {
     const struct making *m = arg;
-    *out = weft_g_temp(&m->u->pass, m->kind, m->mem, -1,
+    *out = weft_g_temp(&m->u->pass, m->kind, m->mem, m->layer,
                        weft_tile_bytes(*like), m->place);
 }
 
 struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *u,
                                          const char *kind,
                                          enum weft_mem_class mem,
-                                         int32_t place,
+                                         int32_t layer, int32_t place,
                                          struct weft_layer_tiles like)
 {
-    struct making m = {u, kind, mem, place};
+    struct making m = {u, kind, mem, layer, place};
     struct weft_layer_tiles out = {{NULL}, NULL};
     weft_g_for_each_slot(&like, &out, temp_slot, &m);
     return out;
@@ -150,7 +150,8 @@ static struct weft_layer_tiles copies_at(struct weft_g_update *u,
                                          struct weft_layer_tiles from)
 {
     struct weft_layer_tiles out = weft_g_temp_like(
-        u, "gradient", WEFT_MEM_GRADIENTS, shard->place, from);
+        u, "gradient", WEFT_MEM_GRADIENTS, shard->bundle.layer, shard->place,
+        from);
     struct weft_where where = weft_g_update_turn(u, &shard->bundle,
                                                  shard->place);
     weft_insert_open_group(u->seq, &where, NULL, NULL, &out);

@@ -69,7 +69,7 @@ void weft_g_for_each_slot(struct weft_layer_tiles *a,
 struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *update,
                                          const char *kind,
                                          enum weft_mem_class mem,
-                                         int32_t place,
+                                         int32_t layer, int32_t place,
                                          struct weft_layer_tiles like);
 void weft_g_tiles_release(struct weft_layer_tiles *tiles);
 /* Copies tiles of one place to the corresponding tiles of another, where there

@@ -69,7 +69,7 @@ static void adamw(struct weft_g_update *u, int32_t i,
     if (offload) {
         struct weft_layer_tiles before = state_before(u, i, place, STATES);
         opt = weft_g_temp_like(u, "optimizer state", WEFT_MEM_OPTIMIZER,
-                               place, state);
+                               b->layer, place, state);
         weft_insert_open_group(u->seq, &where, norm, &before, &opt);
         weft_g_copy_tiles(u, state, opt);
         where = weft_g_update_turn(u, b, place);

@@ -46,6 +46,7 @@ plan_sources = \
 	%D%/recording/pattern.c \
 	%D%/recording/ran.c \
 	%D%/recording/reach.c %D%/recording/reach.h \
+	%D%/recording/stretch.c \
 	%D%/recording/waits.c \
 	%D%/search/anneal.c %D%/search/branch.c \
 	%D%/search/inside.h %D%/search/mirror.c %D%/search/play.c \

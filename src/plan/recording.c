@@ -239,24 +239,27 @@ void weft_recording_work(struct weft_recording *r,
         .shape = w->shape ? shape_of(r, w->shape, w->n_blocks) : 0};
 }
 
-static uint16_t times(uint16_t a, int32_t n)
+static uint16_t times(uint16_t a, double n)
 {
-    int64_t all = (int64_t) a * n;
+    double all = a * n + 0.5;
     return all > UINT16_MAX ? UINT16_MAX : (uint16_t) all;
+}
+
+void weft_rec_work_repeat(struct weft_rec_work *w, double n)
+{
+    w->flop *= (float) n;
+    w->bytes *= (float) n;
+    w->n_keys *= (float) n;
+    w->n_rows = (int32_t) (w->n_rows * n + 0.5);
+    w->n_steps = times(w->n_steps, n);
+    w->n_layers = times(w->n_layers, n);
+    w->n_passes = times(w->n_passes, n);
 }
 
 void weft_recording_repeat(struct weft_recording *r, int32_t n)
 {
-    if (r->full || r->n_tasks == 0)
-        return;
-    struct weft_rec_work *w = &r->task[r->n_tasks - 1].work;
-    w->flop *= (float) n;
-    w->bytes *= (float) n;
-    w->n_keys *= (float) n;
-    w->n_rows *= n;
-    w->n_steps = times(w->n_steps, n);
-    w->n_layers = times(w->n_layers, n);
-    w->n_passes = times(w->n_passes, n);
+    if (!r->full && r->n_tasks > 0)
+        weft_rec_work_repeat(&r->task[r->n_tasks - 1].work, n);
 }
 
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when)

@@ -24,14 +24,15 @@ struct weft_rec_tile {
     int64_t created, released; /* numbers of the tasks that were recorded
                                   before; released -1: never */
     int32_t place;
-    int32_t whole;  /* number of the tile that it is a part of; -1: none */
-    uint32_t turn;  /* among what was released after the same task */
-    uint8_t mem;    /* enum weft_mem_class */
-    bool permanent; /* has its memory from creation, not from the first task
-                       that writes it */
+    int32_t whole; /* number of the tile that it is a part of; -1: none */
+    uint32_t turn; /* among what was released after the same task */
+    int16_t layer; /* whose it is; -1: none's */
+    uint8_t mem;   /* enum weft_mem_class */
+    /* has its memory from creation, not from the first task that writes it */
+    bool permanent : 1;
     /* created early (enum weft_rec_when); created, used and released early and
      * never in turn */
-    bool early, ends_early;
+    bool early : 1, ends_early : 1;
 };
 
 /* A tile's number and how a task uses it: 0 reads, 1 writes, 2 both (enum
@@ -226,8 +227,16 @@ void weft_recording_access(struct weft_recording *r, int32_t tile, int mode);
  * what its tiles say. */
 void weft_recording_work(struct weft_recording *r,
                          const struct weft_work *work);
+/* The work of n like it, one after another. */
+void weft_rec_work_repeat(struct weft_rec_work *work, double n);
 /* The last task stands for n of the like, one after another. */
 void weft_recording_repeat(struct weft_recording *r, int32_t n);
+/* Layer l of a model stands for times[l] of the like, l < n_layers: its tasks do as
+ * much work, its tiles are as large. A task without a layer does as much more as the
+ * tiles are larger that it uses, and a message as the one that it reads: so an
+ * activation that passes from stage to stage has to be no layer's. */
+void weft_recording_stretch(struct weft_recording *r, int32_t n_layers,
+                            const int32_t times[]);
 /* What is recorded from here on is in its turn, or what is done when a sample
  * has ended: see enum weft_rec_when. */
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when);

@@ -17,6 +17,7 @@ void weft_record_tile(struct weft_tile *tile, bool permanent)
         r, &(struct weft_rec_tile){.bytes = tile->bytes,
                                    .place = tile->id.place,
                                    .whole = -1,
+                                   .layer = (int16_t) tile->id.layer,
                                    .mem = (uint8_t) tile->mem,
                                    .permanent = permanent});
 }

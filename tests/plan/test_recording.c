@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recordings: what tasks wait for against a double loop over all pairs, and
  * how many are open against a closure of that relation. */
+#include <math.h>
 #include <string.h>
 
 #include "draw.h"
@@ -220,5 +221,64 @@ static void test_same(void)
     weft_recording_release(&b);
 }
 
+/* A layer's task, or a message, with two tiles. */
+static void add(struct weft_recording *r, enum weft_rec_kind kind,
+                int32_t layer, int32_t first, int32_t second)
+{
+    const struct weft_where where = {.device = -1, .layer = layer};
+    weft_recording_task(r, kind, "task", &where, 0);
+    weft_recording_access(r, first, READ);
+    weft_recording_access(r, second, WRITE);
+    weft_recording_work(r, &(struct weft_work){.flop = 10,
+                                               .bytes = 1000,
+                                               .n_rows = 8,
+                                               .n_layers = 1,
+                                               .n_passes = 2});
+}
+
+/* Two layers that stand for one and three. */
+static void test_stretch(void)
+{
+    static const int32_t times[] = {1, 3}, layer[] = {0, 1, -1};
+    struct weft_recording r;
+    weft_recording_init(&r);
+    for (int i = 0; i < 3; i++)
+        weft_recording_tile(
+            &r, &(struct weft_rec_tile){.bytes = i < 2 ? 100 : 60,
+                                        .layer = (int16_t) layer[i],
+                                        .whole = -1});
+    add(&r, WEFT_REC_TASK, 0, 0, 2);
+    add(&r, WEFT_REC_TASK, 1, 1, 2);
+    add(&r, WEFT_REC_TASK, -1, 0, 1); /* 400 bytes instead of 200 */
+    add(&r, WEFT_REC_MESSAGE, -1, 1,
+        2); /* what it reads is three times as large */
+    add(&r, WEFT_REC_MESSAGE, -1, 2, 1);
+    weft_recording_gang(&r, &(struct weft_rec_gang){.task = 1,
+                                                    .received_bytes = 7,
+                                                    .n_received = 2,
+                                                    .n_expanded = 5});
+    static const double expected[] = {1, 3, 2, 3, 1};
+    struct weft_rec_task before[WEFT_COUNT(expected)];
+    memcpy(before, r.task, sizeof before);
+    weft_recording_stretch(&r, 2, times);
+    for (size_t i = 0; i < WEFT_COUNT(expected); i++) {
+        const struct weft_rec_work *a = &before[i].work, *b = &r.task[i].work;
+        double n = expected[i];
+        CHECK(fabs(b->flop - n * a->flop) < 1e-6);
+        CHECK(fabs(b->bytes - n * a->bytes) < 1e-6);
+        CHECK_INT(b->n_rows, n * a->n_rows);
+        CHECK_INT(b->n_steps, n * a->n_steps);
+        CHECK_INT(b->n_layers, n * a->n_layers);
+        CHECK_INT(b->n_passes, n * a->n_passes);
+    }
+    CHECK(r.tile[0].bytes == 100 && r.tile[1].bytes == 300
+          && r.tile[2].bytes == 60);
+    CHECK_INT(r.gang[0].received_bytes, 21);
+    CHECK_INT(r.gang[0].n_received, 6);
+    CHECK_INT(r.gang[0].n_expanded, 15);
+    weft_recording_release(&r);
+}
+
 WEFT_TESTS("plan/recording", {"test_order", test_order},
-           {"test_open", test_open}, {"test_same", test_same})
+           {"test_open", test_open}, {"test_same", test_same},
+           {"test_stretch", test_stretch})

@@ -283,7 +283,7 @@ static void check_same(struct weft_pricer *p,
     CHECK(!weft_pricer_same(p, &at[0], &at[1], call));
 }
 
-/* Prices of runs recorded whole, and of smaller ones, of a model of 8 layers. */
+/* Prices of runs recorded whole, and of smaller ones. */
 struct deep {
     struct fixture f;
     struct weft_cluster cluster;
@@ -294,14 +294,14 @@ struct deep {
     struct weft_pricer *pricer[2];
 };
 
-static void deep_open(struct deep *d, const char *prompts,
+static void deep_open(struct deep *d, int32_t layers, const char *prompts,
                       const char *max_new_tokens)
 {
     struct weft_init_options deep = fixture_model();
     struct weft_err err;
     char actor[300], critic[300], reference[300], data[300];
     fixture_make(&d->f);
-    deep.layers = 8;
+    deep.layers = layers;
     deep.hidden = 256;
     deep.intermediate = 1024;
     deep.kv_heads = deep.heads;
@@ -405,13 +405,37 @@ static void test_prices(void)
         {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, false}};
     struct deep d;
     double most = 0;
-    deep_open(&d, "rollout.prompts=128", "rollout.max_new_tokens=12");
+    deep_open(&d, 8, "rollout.prompts=128", "rollout.max_new_tokens=12");
     for (size_t i = 0; i < WEFT_COUNT(row); i++)
         check_prices(d.pricer[0], d.pricer[1], &d.needs.flow, &row[i].at,
                      row[i].trains, &most);
     CHECK(most < 0.05);
     check_same(d.pricer[1], &d.needs.flow);
     check_offloaded(&d);
+    deep_close(&d);
+}
+
+/* Where training has stages, few layers stand for all of a stage: in seconds, and in
+ * what replicas divide among them. */
+static void test_prices_staged(void)
+{
+    static const struct weft_call_plan row[] = {
+        {{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2},
+        {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2},
+        {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2, .zero = 1},
+        {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2, .zero = 2},
+        {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2, .zero = 3},
+        {{0, 2, 0, 2}, .dp = 1, .tp = 1, .pp = 4, .micro_batches = 2},
+        {{0, 4, 0, 2}, .dp = 2, .tp = 1, .pp = 4, .recompute = true},
+        {{0, 4, 0, 2}, .dp = 1, .tp = 2, .pp = 4},
+        {{0, 4, 0, 2}, .dp = 1, .tp = 1, .pp = 8}};
+    struct deep d;
+    double most = 0;
+    deep_open(&d, 24, "rollout.prompts=64", "rollout.max_new_tokens=12");
+    for (size_t i = 0; i < WEFT_COUNT(row); i++)
+        check_prices(d.pricer[0], d.pricer[1], &d.needs.flow, &row[i], true,
+                     &most);
+    CHECK(most < 0.05);
     deep_close(&d);
 }
 
@@ -425,7 +449,7 @@ static void test_prices_joined(void)
     struct weft_priced whole[WEFT_MAX_CALLS], small[WEFT_MAX_CALLS];
     struct weft_err err;
     struct deep d;
-    deep_open(&d, "rollout.prompts=16", "rollout.max_new_tokens=1024");
+    deep_open(&d, 8, "rollout.prompts=16", "rollout.max_new_tokens=1024");
     int32_t c = weft_flow_find_call(&d.needs.flow, "actor_generate");
     for (size_t i = 0; i < WEFT_COUNT(at); i++) {
         REQUIRE_OK(
@@ -670,6 +694,7 @@ WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
            {"test_times_predicted", test_times_predicted},
            {"test_prices", test_prices},
+           {"test_prices_staged", test_prices_staged},
            {"test_prices_joined", test_prices_joined}, {"least", test_least},
            {"test_price_of_copies", test_price_of_copies},
            {"test_prices_shared", test_prices_shared})

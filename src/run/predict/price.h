@@ -15,6 +15,10 @@
  *                          their replicas; seconds go by log2 dp, bytes by
  *                          1 - 1 / dp
  *
+ * But of training with several stages a few layers of each stage are recorded that
+ * stand for all of it: each counts for as many as there are in its place
+ * (weft_recording_stretch()), and there is no line.
+ *
  * Inference and generation have all samples of a replica, whatever the steps,
  * and one node of a stage, as replicas have nothing to tell one another; and one
  * replica, where devices share nothing: every one has a rail and memory of its

@@ -26,7 +26,8 @@ struct sizes {
     int32_t nodes; /* of a stage of the layout; 0: no whole number */
     int32_t steps; /* of the optimizer, in each epoch */
     bool trains;
-    bool alone; /* one replica is enough: no other makes it slower */
+    bool alone;  /* one replica is enough: no other makes it slower */
+    bool stands; /* a recorded layer stands for several (set_times()) */
 };
 
 bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
@@ -71,6 +72,19 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
     return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
 }
 
+/* Of training with several stages, how many layers of each are recorded that stand
+ * for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages wait for
+ * what is sent and gathered of single layers, so that more of them are needed.
+ * Optimizer states that come from the host are there by the layer. */
+static int32_t standing(const struct weft_pricer *p, int32_t call,
+                        const struct weft_call_plan *at)
+{
+    if (p->whole || p->options->costs || at->pp == 1 || at->offload
+        || !weft_flow_trains(p->needs->flow, call))
+        return 0;
+    return at->zero == 3 ? 6 : at->zero == 2 || at->pp == 2 ? 4 : 2;
+}
+
 /* The least number of layers of a stage with which other stages have as much to
  * do as the one with the head, and whether the call's model is larger than a
  * few more. Where replicas exchange gradients of one stage, those of the head
@@ -83,7 +97,12 @@ static void set_layers(const struct weft_pricer *p, int32_t call,
 {
     const struct weft_dataflow *flow = p->needs->flow;
     const struct weft_shape *own = p->needs->shape[flow->call[call].role];
-    int32_t *end = z->end[LAYERS];
+    int32_t *end = z->end[LAYERS], few = standing(p, call, at);
+    z->stands = few > 0;
+    if (z->stands) {
+        end[0] = end[1] = few;
+        return;
+    }
     bool exchanges = at->zero >= 2 && at->pp == 1;
     bool sums = weft_flow_trains(flow, call) && at->dp > 1 && at->pp == 1;
     int32_t least = 1, more = exchanges || sums ? 2 : 1;
@@ -277,6 +296,33 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     set_shares(p, t);
 }
 
+/* For how many layers of the whole model each recorded one of the call stands:
+ * those of a stage for all that it has there. NULL: for itself alone. */
+static int set_times(const struct weft_pricer *p, int32_t call,
+                     const struct sizes *z, const struct weft_trainer *t,
+                     int32_t **out, struct weft_err *err)
+{
+    int32_t role = t->flow.call[call].role, pp = t->plan.call[call].pp;
+    const struct weft_shape *few = &t->model[role].arch.shape;
+    int32_t whole[WEFT_MAX_STAGES + 1], first[WEFT_MAX_STAGES + 1];
+    *out = z->stands ? weft_alloc((size_t) few->n_layers, sizeof **out)
+                     : NULL;
+    if (!z->stands)
+        return 0;
+    if (!*out)
+        return weft_err_nomem(err, "prices", (size_t) few->n_layers * 4);
+    weft_plan_stages(p->needs->shape[role], pp, whole);
+    weft_plan_stages(few, pp, first);
+    for (int32_t s = 0; s < pp; s++) {
+        int32_t left = whole[s + 1] - whole[s];
+        for (int32_t l = first[s]; l < first[s + 1]; l++) {
+            (*out)[l] = left / (first[s + 1] - l);
+            left -= (*out)[l];
+        }
+    }
+    return 0;
+}
+
 static int lay_out(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = 0;
@@ -296,18 +342,16 @@ static void release_layouts(struct weft_trainer *t)
         weft_g_layout_release(&t->layout[c]);
 }
 
-static int price_corner(const struct weft_pricer *p, int32_t call,
-                        const struct weft_call_plan *at,
-                        const struct sizes *z, unsigned corner,
-                        struct weft_priced *out, struct weft_err *err)
+/* Records the run that was made smaller, and plays it. */
+static int record_smaller(const struct weft_pricer *p, int32_t call,
+                          const struct sizes *z, struct weft_trainer *t,
+                          struct weft_priced *out, double *step_s,
+                          struct weft_err *err)
 {
     struct weft_simulate_options one = *p->options;
-    struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    struct weft_g_layout *layout = &t->layout[call];
     struct weft_simulation s;
-    double step_s = 0;
-    if (!t)
-        return weft_err_nomem(err, "a run", sizeof *t);
-    make_smaller(p, call, at, z, corner, t);
+    int32_t *times;
     one.iterations = 1;
     one.calls = 1u << call;
     if (!p->whole)
@@ -316,15 +360,35 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
         one.most_bytes = 0;
     else if (one.most_bytes == 0)
         one.most_bytes = WEFT_PRICE_BYTES;
+    int rc = set_times(p, call, z, t, &times, err);
+    if (rc)
+        return rc;
+    layout->times = times;
+    rc = weft_simulation_open(t, &one, &s, err);
+    if (!rc && times)
+        weft_recording_stretch(&s.r, layout->first_layer[layout->plan.pp],
+                               times);
+    if (!rc)
+        rc = weft_price_recorded(&s, weft_mesh_size(&t->plan.call[call].mesh),
+                                 out, step_s, err);
+    weft_simulation_close(&s);
+    weft_free(times);
+    return rc;
+}
+
+static int price_corner(const struct weft_pricer *p, int32_t call,
+                        const struct weft_call_plan *at,
+                        const struct sizes *z, unsigned corner,
+                        struct weft_priced *out, struct weft_err *err)
+{
+    struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    double step_s = 0;
+    if (!t)
+        return weft_err_nomem(err, "a run", sizeof *t);
+    make_smaller(p, call, at, z, corner, t);
     int rc = lay_out(t, err);
-    if (!rc) {
-        rc = weft_simulation_open(t, &one, &s, err);
-        if (!rc)
-            rc = weft_price_recorded(&s,
-                                     weft_mesh_size(&t->plan.call[call].mesh),
-                                     out, &step_s, err);
-        weft_simulation_close(&s);
-    }
+    if (!rc)
+        rc = record_smaller(p, call, z, t, out, &step_s, err);
     if (!rc && out->seconds > 0 && step_s > 0) {
         double more = step_s * p->t->settings.epochs
                     * (p->t->settings.mini_batches - z->steps);
