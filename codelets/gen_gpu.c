@@ -79,6 +79,9 @@ size_t weft_gen_scratch_bytes(const struct weft_shape *shape,
     return sum_of(&s);
 }
 
+/* The rest calls kernels that are there with CUDA alone. */
+#ifdef WEFT_HAVE_CUDA
+
 /* Of the addresses and numbers that a graph has in it. State, status and planned
  * steps are not, nor is what passes between stages. */
 static uint64_t key_of(const struct weft_gen_gpu *g)
@@ -323,3 +326,5 @@ void weft_gen_gpu_get(const struct weft_gen_gpu *g, int32_t first,
     weft_k_get_cuda(g->stream, token + at, g->tokens + at, bytes);
     weft_k_get_cuda(g->stream, logp + at, g->logps + at, bytes);
 }
+
+#endif
