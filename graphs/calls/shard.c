@@ -107,8 +107,8 @@ int32_t weft_g_pieces(const struct weft_shape *s,
         size_t target = p.total * (size_t) (j + 1) / (size_t) n_places;
         int32_t next = target <= p.begin
                          ? 0
-                         : weft_layout_chunk_near(
-                               &l, (target - p.begin) / p.times);
+                         : weft_layout_chunk_near(&l, (target - p.begin)
+                                                          / p.times);
         if (next > at)
             out[n++] = (struct weft_g_piece){places.at[j], {at, next - at}};
         at = next;

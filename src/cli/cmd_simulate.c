@@ -158,7 +158,7 @@ static int run(struct options *o, const char *file, int n_override,
         return rc;
     rc = read_costs(o, &config, &cluster, &costs, err);
     if (!rc)
-        rc = weft_lengths_read(o->lengths, &lengths, err);
+        rc = weft_cli_lengths(o->lengths, &config, &lengths, err);
     if (!rc) {
         o->simulate.lengths = &lengths;
         rc = simulate(o, &config, &out, err);

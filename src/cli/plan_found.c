@@ -271,8 +271,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     bool by_gangs = false;
     int rc = ask_search(config, err);
     if (!rc)
-        rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
-                               err);
+        rc = weft_cli_lengths(o->lengths, config, &lengths, err);
     if (!rc) /* for its needs */
         rc = weft_cli_plan(&o->plan, config, &needs, out, err);
     if (!rc) {
@@ -311,8 +310,7 @@ static int compare_all(const struct weft_cli_plan_options *o,
 {
     struct weft_plan plan = {0};
     struct weft_lengths lengths = {.n = 0};
-    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
-                               err);
+    int rc = weft_cli_lengths(o->lengths, config, &lengths, err);
     if (!rc)
         rc = weft_cli_plan(&o->plan, config, needs, &plan, err);
     if (!rc) {

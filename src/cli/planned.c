@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/topology.h"
 #include "job/gpus.h"
 #include "plan/strategy.h"
@@ -109,6 +110,23 @@ static size_t layout_length(const char *from)
     static const char layout[] = "layout=";
     size_t n = sizeof layout - 1;
     return strncmp(from, layout, n) == 0 ? n : 0;
+}
+
+int weft_cli_lengths(const char *text, const struct weft_config *config,
+                     struct weft_lengths *out, struct weft_err *err)
+{
+    int32_t most = config->rollout.max_new_tokens;
+    int64_t n;
+    int rc = weft_lengths_read(text ? text : "max", out, err);
+    if (rc || !weft_config_generates(config))
+        return rc;
+    int64_t above = weft_lengths_above(out, most, &n);
+    if (above > 0)
+        weft_warn(
+            "%s: %lld of %lld lengths exceed rollout.max_new_tokens, %d, "
+            "and count as that",
+            text, (long long) above, (long long) n, (int) most);
+    return 0;
 }
 
 const char *weft_cli_costs(const char *costs, const char *asked,

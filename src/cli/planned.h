@@ -5,6 +5,7 @@
 
 #include "job/plan_needs.h"
 #include "plan/cluster.h"
+#include "plan/lengths.h"
 
 /* What was asked for; 0 or NULL: not given. */
 struct weft_cli_planned {
@@ -36,6 +37,11 @@ void weft_cli_use_cluster(struct weft_cli_planned *o,
  */
 const char *weft_cli_costs(const char *costs, const char *asked,
                            const struct weft_config *config);
+
+/* Reads how long responses are (weft_lengths_read(); NULL: as long as they can be),
+ * and says how many are longer than the configuration allows. */
+int weft_cli_lengths(const char *text, const struct weft_config *config,
+                     struct weft_lengths *out, struct weft_err *err);
 
 /* Says what is wrong with the options, or NULL. */
 const char *weft_cli_plan_misuse(const struct weft_cli_planned *o);

@@ -169,6 +169,16 @@ static double spread(const struct weft_lengths *l, double side, double u)
              : between(l->mean, l->b, u);
 }
 
+int64_t weft_lengths_above(const struct weft_lengths *l, int32_t most,
+                           int64_t *n_out)
+{
+    int64_t n = l->kind == WEFT_LENGTHS_FIXED && l->a > most;
+    *n_out = l->kind == WEFT_LENGTHS_GIVEN ? l->n : 1;
+    for (int64_t i = 0; i < l->n; i++)
+        n += l->given[i] > most;
+    return n;
+}
+
 int32_t weft_lengths_draw(const struct weft_lengths *l, uint64_t seed,
                           int32_t iteration, int64_t sample, int32_t most)
 {

@@ -38,6 +38,11 @@ int weft_lengths_read(const char *text, struct weft_lengths *out,
                       struct weft_err *err);
 void weft_lengths_release(struct weft_lengths *lengths);
 
+/* How many of the lengths given, or of the one that all have, exceed `most`, which
+ * they then count as; *n_out: of how many. */
+int64_t weft_lengths_above(const struct weft_lengths *lengths, int32_t most,
+                           int64_t *n_out);
+
 /* Tokens of a response, 1 to `most`: the same for the same numbers. */
 int32_t weft_lengths_draw(const struct weft_lengths *lengths, uint64_t seed,
                           int32_t iteration, int64_t sample, int32_t most);

@@ -340,6 +340,11 @@ longest=$(seconds)
 expect 0 "" "$ppo" --nodes 1 --lengths uniform:1:4
 echo "$(seconds) $longest" | awk '{ exit !($1 < 0.9 * $2) }' ||
     fail "shorter responses take as long as $longest s"
+printf '4\n5000\n6000\n' >lengths
+"$weft" simulate --cluster cluster.yaml "$ppo" --nodes 1 --lengths lengths \
+    >out 2>err || fail "longer responses than allowed are refused"
+grep -q "lengths: 2 of 3 lengths exceed rollout.max_new_tokens, [0-9]*, and" err ||
+    fail "it is not said that longer responses are cut: $(cat err)"
 expect 1 "nothing:4" "$ppo" --lengths nothing:4
 expect 1 "uniform:9" "$ppo" --lengths uniform:9
 

@@ -68,6 +68,18 @@ static void put(const char *text)
     REQUIRE_OK(weft_file_write(path, text, strlen(text), &err), err);
 }
 
+/* So many of n lengths are above `most`. */
+static void check_above(const char *text, int32_t most, int64_t above,
+                        int64_t n)
+{
+    struct weft_lengths l;
+    int64_t of;
+    REQUIRE_OK(weft_lengths_read(text, &l, &err), err);
+    CHECK_INT(weft_lengths_above(&l, most, &of), above);
+    CHECK_INT(of, n);
+    weft_lengths_release(&l);
+}
+
 static void test_files(void)
 {
     snprintf(dir, sizeof dir, "%s/weft-test-XXXXXX",
@@ -76,6 +88,11 @@ static void test_files(void)
     snprintf(path, sizeof path, "%s/lengths", dir);
     put("10\n20\n\n30\r\n40");
     check(path, 300, 25, 10, 40);
+    check_above(path, 20, 2, 4);
+    check_above(path, 40, 0, 4);
+    check_above("fixed:8", 7, 1, 1);
+    check_above("fixed:8", 8, 0, 1);
+    check_above("lognormal:9:1", 8, 0, 1);
     put("{\"response_length/min\": 1, \"response_length/mean\": 2,"
         " \"response_length/max\": 3}\n"
         "{\"response_length/min\": 10, \"response_length/mean\": 40,"
