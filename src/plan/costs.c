@@ -394,6 +394,12 @@ static int place_ranks(struct weft_costs *c, struct weft_err *err)
     c->busy = weft_alloc((size_t) cluster->n_nodes, sizeof *c->busy);
     if (!c->node || !c->first || !c->busy)
         return weft_err_nomem(err, "costs", n * 12);
+    int32_t room = weft_cluster_fits(cluster, each);
+    if (job->fits && room < job->n_ranks)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the plan is for %d nodes of %d devices, of "
+                            "which cluster '%s' has %d",
+                            job->n_ranks, each, cluster->name, room);
     for (int32_t r = 0; r < job->n_ranks; r++) {
         int32_t beside = job->ranks_per_node > 0 ? job->ranks_per_node : 1;
         c->first[r] = r % beside * each;

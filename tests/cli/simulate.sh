@@ -52,6 +52,8 @@ cmp -s table out || fail "without a tokenizer another table"
 expect 1 "response_tokens' has no meaning where" shape.yaml \
     data.response_tokens=6
 expect 1 "nothing.yaml" shape.yaml --cluster nothing.yaml
+expect 1 "3 nodes of 4 devices, of which cluster 'eight' has 2" "$ppo" \
+    --cluster cluster.yaml --nodes 3
 command=train
 expect 1 "data.prompt_tokens is for runs that are only planned" shape.yaml
 command=simulate
