@@ -54,6 +54,14 @@ expect 1 "response_tokens' has no meaning where" shape.yaml \
 expect 1 "nothing.yaml" shape.yaml --cluster nothing.yaml
 expect 1 "3 nodes of 4 devices, of which cluster 'eight' has 2" "$ppo" \
     --cluster cluster.yaml --nodes 3
+# Too many tasks are simulated by instruction: 88 million here.
+for options in "" --gangs; do
+    expect 0 "follow one another, by instruction of tp groups" \
+        "${ppo%/*/*}/clusters/real_7b.yaml" --nodes 1 --from real-heuristic
+    mv out by"$options"
+done
+cmp -s by by--gangs || fail "by instruction it is not as with --gangs"
+options=
 command=train
 expect 1 "data.prompt_tokens is for runs that are only planned" shape.yaml
 command=simulate

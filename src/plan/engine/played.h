@@ -32,7 +32,8 @@ struct weft_played {
     const struct weft_recording *r;
     const struct weft_engine_job *job;
     const struct weft_dataflow *flow;
-    int32_t n; /* iterations */
+    int32_t n;           /* iterations */
+    bool by_instruction; /* tasks stand for those of a tp group */
     /* (n) from the first task's start to the last's end; of neighbours, they
      * may overlap */
     struct weft_span *iteration;

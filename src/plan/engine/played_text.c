@@ -119,8 +119,10 @@ int weft_played_text(const struct weft_played *p, struct weft_string *out,
 {
     weft_string_addf(out,
                      "%d iterations on %d devices: %.4f s each once they "
-                     "follow one another\n",
-                     (int) p->n, (int) p->job->n_devices, p->steady_s);
+                     "follow one another%s\n",
+                     (int) p->n, (int) p->job->n_devices, p->steady_s,
+                     p->by_instruction ? ", by instruction of tp groups"
+                                       : "");
     add_calls(p, out);
     add_bound(p, out);
     add_devices(p, out);

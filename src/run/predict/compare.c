@@ -16,13 +16,19 @@
 
 /* ---- Simulating --------------------------------------------------------- */
 
+static struct weft_g_job job_of(const struct weft_config *config,
+                                const struct weft_plan *plan)
+{
+    return (struct weft_g_job){plan->n_nodes, plan->n_devices,
+                               config->runtime.place == WEFT_PLACE_DEVICE,
+                               plan->n_gpus};
+}
+
 static int simulate(const struct weft_config *config, struct weft_plan *plan,
                     const struct weft_simulate_options *options,
                     struct weft_compared *row, struct weft_err *err)
 {
-    struct weft_g_job job = {plan->n_nodes, plan->n_devices,
-                             config->runtime.place == WEFT_PLACE_DEVICE,
-                             plan->n_gpus};
+    struct weft_g_job job = job_of(config, plan);
     struct weft_simulate_options one = *options;
     one.svg = one.trace = NULL;
     one.simulated = &row->simulated;
@@ -117,6 +123,23 @@ static int do_row(void *ctx, int32_t number, struct weft_err *err)
     return rc ? refuse(row, err) : 0;
 }
 
+/* All rows are simulated by instruction if the own plan must be. If it is
+ * refused, its row will say why. */
+static int choose_detail(const struct comparing *c,
+                         struct weft_simulate_options *options,
+                         struct weft_err *err)
+{
+    struct weft_plan own = *c->own;
+    struct weft_g_job job = job_of(c->config, &own);
+    int rc = weft_simulate_by_gangs(c->config, &job, &own, options,
+                                    &options->gangs, err);
+    if (own.memory != c->own->memory)
+        weft_free(own.memory);
+    if (rc && rc != WEFT_ENOMEM)
+        *err = (struct weft_err){0};
+    return rc == WEFT_ENOMEM ? rc : 0;
+}
+
 static int32_t find_best(const struct weft_comparison *c)
 {
     int32_t best = -1;
@@ -150,10 +173,11 @@ int weft_run_compare(const struct weft_config *config,
                      struct weft_comparison *out, struct weft_err *err)
 {
     const size_t n = WEFT_COUNT(out->row);
+    struct weft_simulate_options detail = *options;
     struct comparing c = {.config = config,
                           .needs = needs,
                           .own = own,
-                          .options = options,
+                          .options = &detail,
                           .find = find,
                           .batch_bytes = batch_bytes,
                           .searched = -1,
@@ -171,13 +195,15 @@ int weft_run_compare(const struct weft_config *config,
     }
     c.n = out->n;
     weft_assert(out->n <= (int32_t) n);
-    int rc = weft_children_run(
-        &(struct weft_children){.n = out->n,
-                                .at_once = weft_simulate_at_once(needs),
-                                .one = do_row,
-                                .ctx = &c,
-                                .progress = progress},
-        err);
+    int rc = choose_detail(&c, &detail, err);
+    if (!rc)
+        rc = weft_children_run(
+            &(struct weft_children){.n = out->n,
+                                    .at_once = weft_simulate_at_once(needs),
+                                    .one = do_row,
+                                    .ctx = &c,
+                                    .progress = progress},
+            err);
     memcpy(out->row, c.row, sizeof out->row);
     weft_children_free(c.row, n, sizeof *c.row);
     out->best = find_best(out);

@@ -276,6 +276,45 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_costs_free(s->costs);
 }
 
+/* How many tasks instructions stand for, with those that are tasks. */
+static int64_t count_tasks(const struct weft_recording *r)
+{
+    int64_t n = r->n_tasks - r->n_gangs;
+    for (int64_t i = 0; i < r->n_gangs; i++)
+        n += r->gang[i].n_expanded;
+    return n;
+}
+
+/* Opens a simulation by instruction. *many: it is to be so, as tasks one by one
+ * are too many or as options ask for it. What costs do not say of instructions
+ * is no error yet. o: options, which the simulation borrows. */
+static int open_by_instruction(const struct weft_trainer *t,
+                               struct weft_simulate_options *o,
+                               struct weft_simulation *s, bool *many,
+                               struct weft_err *err)
+{
+    bool asked = o->gangs;
+    o->gangs = true;
+    o->measured = false;
+    int rc = weft_simulation_open(t, o, s, err);
+    *many = asked || count_tasks(&s->r) > WEFT_FEW_TASKS;
+    return rc;
+}
+
+static int open_either(const struct weft_trainer *t,
+                       struct weft_simulate_options *o,
+                       struct weft_simulation *s, struct weft_err *err)
+{
+    bool measured = o->measured, many;
+    int rc = open_by_instruction(t, o, s, &many, err);
+    if (rc || (many && !measured))
+        return rc;
+    weft_simulation_close(s);
+    o->gangs = many;
+    o->measured = measured;
+    return weft_simulation_open(t, o, s, err);
+}
+
 /* ---- What comes out ----------------------------------------------------- */
 
 /* What devices do, and beneath how the iteration that is shown was
@@ -366,12 +405,14 @@ int weft_simulation_run(const struct weft_trainer *t,
 {
     struct weft_simulation s;
     struct weft_played played = {.n = 0};
-    int rc = weft_simulation_open(t, options, &s, err);
+    struct weft_simulate_options one = *options;
+    int rc = open_either(t, &one, &s, err);
     if (!rc)
         rc = weft_simulation_play(&s, err);
     if (!rc)
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, s.how.first,
                                 s.how.iterations, &played, err);
+    played.by_instruction = one.gangs;
     if (!rc && s.bound_s)
         played.bound_s = s.bound_s[weft_played_shown(&played)];
     if (!rc && s.seen.row_of)
@@ -396,6 +437,28 @@ int weft_run_simulate(const struct weft_config *config,
         return rc;
     *plan = t->plan;
     rc = weft_simulation_run(t, options, out, err);
+    weft_trainer_forget(t);
+    return rc;
+}
+
+int weft_simulate_by_gangs(const struct weft_config *config,
+                           const struct weft_g_job *job,
+                           struct weft_plan *plan,
+                           const struct weft_simulate_options *options,
+                           bool *out, struct weft_err *err)
+{
+    struct weft_simulate_options one = *options;
+    struct weft_simulation s;
+    struct weft_trainer *t;
+    *out = options->gangs;
+    int rc = *out ? 0 : weft_trainer_describe(config, job, plan, &t, err);
+    if (rc || *out)
+        return rc;
+    one.svg = NULL;
+    one.bound = false;
+    rc = open_by_instruction(t, &one, &s, out, err);
+    weft_simulation_close(&s);
+    *plan = t->plan;
     weft_trainer_forget(t);
     return rc;
 }

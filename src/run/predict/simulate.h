@@ -15,9 +15,10 @@
 #include "config/config.h"
 #include "graphs/calls/layout.h"
 
-/* Devices of which tasks are simulated, and their memory is counted, one by
- * one; with more of them instructions of tp groups stand for their tasks. */
-enum { WEFT_FEW_DEVICES = 64 };
+/* Tasks are simulated one by one on at most so many devices, where there are so
+ * many at most, of some 200 bytes each; else instructions of tp groups stand for
+ * them. */
+enum { WEFT_FEW_DEVICES = 64, WEFT_FEW_TASKS = 8000000 };
 
 /* What a simulated run came to. */
 struct weft_simulated {
@@ -63,6 +64,15 @@ struct weft_costs;
 int weft_simulate_costs(const struct weft_simulate_options *options,
                         const struct weft_g_job *job, struct weft_costs **out,
                         struct weft_err *err);
+
+/* Whether tasks of the run are to be simulated by instruction, as options->gangs
+ * asks for, or as they are too many. Errors: as
+ * weft_run_simulate(). */
+int weft_simulate_by_gangs(const struct weft_config *config,
+                           const struct weft_g_job *job,
+                           struct weft_plan *plan,
+                           const struct weft_simulate_options *options,
+                           bool *out, struct weft_err *err);
 
 /* Simulates a run of the configuration on a job. Reads models' config.json and
  * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
