@@ -83,14 +83,6 @@ bool weft_migration_is_near(const struct weft_migration *m, int32_t n_left)
         || (m->n_steps > 0 && n_left <= 1.25 * m->step[0].remaining);
 }
 
-/* A step takes as long with one sample as with the most that a replica takes
- * on, and twice as long with more: so that is BS_max. */
-static double step_s(void *ctx, const struct weft_work_rows *rows)
-{
-    const struct weft_migration *m = ctx;
-    return rows->n_rows <= m->most_batch ? 1 : 2;
-}
-
 void weft_migrated_release(struct weft_migrated *m)
 {
     for (int32_t k = 0; k < WEFT_MIGRATIONS; k++) {
@@ -126,24 +118,19 @@ int weft_migration_decide(struct weft_migration *m, int32_t n_left,
                           struct weft_err *err)
 {
     const struct weft_migrate_costs costs = {
-        .ctx = m,
-        .step_s = step_s,
         .token_bytes = 1,
         .memory_bytes = (double) m->room_tokens,
-        .link_bytes_per_s = 1};
+        .most_batch = m->most_batch};
     struct weft_migrate_decision d = {
-        .stays = m->stays,
-        .to = weft_alloc((size_t) n_left, sizeof *d.to),
-        .reads = weft_alloc((size_t) n_left, sizeof *d.reads)};
+        .stays = m->stays, .to = weft_alloc((size_t) n_left, sizeof *d.to)};
     while (m->next + 1 < m->n_steps
            && n_left <= m->step[m->next + 1].remaining)
         m->next++; /* those before found no fewer replicas */
-    int rc = d.to && d.reads
-               ? weft_migrate_decide(&costs, m->n_replicas, m->among, n_left,
-                                     left, m->step[m->next].instances, &d,
-                                     err)
-               : weft_err_nomem(err, "samples that move",
-                                (size_t) n_left * 4);
+    int rc = d.to ? weft_migrate_decide(&costs, m->n_replicas, m->among,
+                                        n_left, left,
+                                        m->step[m->next].instances, &d, err)
+                  : weft_err_nomem(err, "samples that move",
+                                   (size_t) n_left * 4);
     *decided_out = !rc && d.n_stay > 0;
     m->step[m->next].remaining = n_left - 1;
     for (int32_t k = 0; k < n_left && *decided_out; k++)
@@ -154,6 +141,5 @@ int weft_migration_decide(struct weft_migration *m, int32_t n_left,
         rc = m->log ? note(m, n_left, left, sample, err) : 0;
     }
     weft_free(d.to);
-    weft_free(d.reads);
     return rc;
 }

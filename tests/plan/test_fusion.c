@@ -65,7 +65,7 @@ static double thirty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 }
 
 static const struct weft_migrate_costs costs = {NULL, step_s, 0, 1,
-                                                1e9,  1,      3};
+                                                1e9,  1,      3, 0};
 
 static double decode_s(const struct weft_migrate_costs *c, int32_t n,
                        int64_t keys)
@@ -316,6 +316,12 @@ static void test_decide(void)
         CHECK(reads[s] == (s > 0));
     REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 5, &d, &err), err);
     CHECK_INT(d.n_stay, 5);
+    /* four is said to be the largest batch: three for twelve samples */
+    c.most_batch = 4;
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
+    CHECK_INT(d.most_batch, 4);
+    CHECK_INT(d.n_stay, 3);
+    c.most_batch = 0;
     /* of 22 tokens at most one fits an instance of 30: all go on */
     c.memory_bytes = 30;
     REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
@@ -460,8 +466,8 @@ static void test_equal_lengths(void)
  * others six at 130 and 150. */
 static void test_long_samples(void)
 {
-    static const struct weft_migrate_costs free_moves = {NULL, one_s,    0, 1,
-                                                         1e9,  INFINITY, 0};
+    static const struct weft_migrate_costs free_moves = {
+        NULL, one_s, 0, 1, 1e9, INFINITY, 0, 0};
     struct weft_overlap_sample sample[24];
     struct weft_overlap_job job = {.costs = &free_moves,
                                    .n_instances = 4,
@@ -500,7 +506,7 @@ static void test_long_samples(void)
 static void test_two_migrations(void)
 {
     static const struct weft_migrate_costs free_moves = {
-        NULL, two_at_once_s, 0, 1, 1e9, INFINITY, 0};
+        NULL, two_at_once_s, 0, 1, 1e9, INFINITY, 0, 0};
     static const int length[4] = {20, 40, 60, 100};
     static const int end[4] = {30, 50, 70, 110};
     struct weft_overlap_sample sample[12];

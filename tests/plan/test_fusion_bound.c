@@ -237,7 +237,7 @@ static void random_job(struct weft_overlap_job *job,
         {{draw_from(1, 5), draw_from(0, 4), draw_from(4, 30)},
          {draw_from(1, 3), draw_from(0, 2), draw_from(4, 30)}},
         draw_from(0, 1)};
-    *c = (struct weft_migrate_costs){p, step_s, 0, 1, 1e9, 1, 0};
+    *c = (struct weft_migrate_costs){p, step_s, 0, 1, 1e9, 1, 0, 0};
     *job = (struct weft_overlap_job){
         .costs = c,
         .n_instances = draw_from(1, INSTANCES),
@@ -315,7 +315,7 @@ static void test_one_and_two(void)
 {
     struct prices p = {{10, 1, 20}, {{7, 7, 1}, {4, 4, 1}}, 2};
     const struct weft_overlap_sample sample[] = {{0, 10, 30}, {0, 10, 30}};
-    const struct weft_migrate_costs c = {&p, step_s, 0, 1, 1e9, 1, 0};
+    const struct weft_migrate_costs c = {&p, step_s, 0, 1, 1e9, 1, 0, 0};
     struct weft_overlap_job job = {.costs = &c,
                                    .n_instances = 1,
                                    .n_samples = 1,
@@ -347,7 +347,7 @@ static void test_room(void)
 {
     struct prices p = {{5, 0, 1 << 20}, {nothing, nothing}, 0};
     const struct weft_overlap_sample sample[] = {{0, 9, 11}, {0, 9, 11}};
-    struct weft_migrate_costs c = {&p, step_s, 0, 1, 19, 1, 0};
+    struct weft_migrate_costs c = {&p, step_s, 0, 1, 19, 1, 0, 0};
     const struct weft_overlap_job job = {.costs = &c,
                                          .n_instances = 1,
                                          .n_samples = 2,

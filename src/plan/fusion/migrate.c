@@ -193,7 +193,9 @@ int weft_migrate_decide(const struct weft_migrate_costs *c,
     if (n_left == 0)
         return 0;
     expected_tokens(n_left, left, &mean, &most);
-    out->most_batch = weft_migrate_most_batch(c, mean, n_left);
+    out->most_batch = c->most_batch > 0
+                        ? c->most_batch
+                        : weft_migrate_most_batch(c, mean, n_left);
     int rc = weft_migrate_fewest(n_left, out->most_batch,
                                  most * c->token_bytes, c->memory_bytes, &n,
                                  err);
@@ -221,7 +223,7 @@ int weft_migrate_decide(const struct weft_migrate_costs *c,
     if (rc || !fits)
         return rc;
     out->n_stay = n;
-    for (int32_t s = 0; s < n_left; s++)
+    for (int32_t s = 0; out->reads && s < n_left; s++)
         out->reads[s] = weft_migrate_reads(c, left[s].prompt + left[s].has);
     return 0;
 }

@@ -42,6 +42,7 @@ struct weft_migrate_costs {
     double token_bytes;  /* of KV, on all devices of an instance together */
     double memory_bytes; /* of an instance, for KV */
     double link_bytes_per_s, link_latency_s; /* of an instance, each way */
+    int32_t most_batch; /* BS_max; 0: weft_migrate_most_batch() finds it */
 };
 
 /* A sample that is still generated, in tokens. */
@@ -113,7 +114,8 @@ struct weft_migrate_decision {
     int32_t most_batch; /* BS_max */
     bool *stays;        /* (n_instances) */
     int32_t *to;        /* (n_left) who goes on with a sample */
-    bool *reads;        /* (n_left) it is read again, where it moves */
+    bool *reads;        /* (n_left) it is read again, where it moves; NULL:
+                           not wanted */
 };
 
 /* All of the above: the fewest instances, but at least `instances`, to which
