@@ -148,6 +148,123 @@ static void print_curves(struct setting *s, struct instance *in,
             }
 }
 
+/* ---- One assumption at a time -------------------------------------------- */
+
+/* What could be otherwise than is assumed here; 0: it is as it is. */
+struct other {
+    const char *what;
+    double layer_us;   /* launches of a layer */
+    double large;      /* share of the peak that 1,024 rows or more reach */
+    double inside_gbs; /* of a GPU's links inside a node, each way */
+    double ratio;      /* of inference to generation */
+    bool padded;       /* inference has all samples as long as they may be */
+    bool loads;    /* all weights come from the host when inference begins */
+    bool by_batch; /* BS_max is of steps without KV caches */
+};
+
+static void change_cluster(const struct other *o, struct weft_cluster *c)
+{
+    struct weft_node_kind *kind = &c->kind[0];
+    struct weft_size_table *rows = &kind->by_rows;
+    if (o->layer_us > 0)
+        kind->layer_s = 1e-6 * o->layer_us;
+    if (o->inside_gbs > 0)
+        kind->inside.bytes_per_s = 1e9 * o->inside_gbs;
+    for (int32_t i = 0; i < rows->n && o->large > 0; i++)
+        if (rows->size[i] >= 1024)
+            rows->value[i] = o->large;
+}
+
+static void change_jobs(const struct other *o, struct setting *s,
+                        struct instance *in)
+{
+    const struct weft_cluster *c = &in->actor.cluster;
+    in->padded = o->padded ? PROMPT + s->most : 0;
+    if (o->by_batch)
+        s->costs.most_batch = weft_migrate_most_batch(&s->costs, 1, SAMPLES);
+    for (int i = 0; i <= PAST && o->loads; i++)
+        for (int j = 0; j < N_MODELS; j++)
+            s->job[i].load_s[j] = weight_bytes(&in->model[j])
+                                / c->kind[0].host.bytes_per_s;
+    if (o->ratio > 0)
+        scale_inference(s, in, o->ratio);
+}
+
+/* What is to gain, and figure 9 at some shares, over its least. */
+static void print_other(const struct setting *s, const struct instance *in)
+{
+    static const int share[] = {0, 5, 10, 20, 35, 50, 75, 95};
+    const struct weft_overlap_job *job = &s->job[PAST];
+    struct weft_overlap_job curve = *job;
+    struct weft_overlap_when when;
+    struct weft_overlapped serial, fused, out;
+    double bound_s, seconds[20], least = INFINITY;
+    CHECK(weft_overlap_bound(job, &bound_s, &err));
+    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
+    simulate(job, true, 0, 0, &serial);
+    simulate_when(job, false, &when, &fused);
+    printf("   %s/%s tp%d %3d %6.2f %5.2f %5.2f %5.2f |",
+           sizes[s->actor].name, sizes[s->critic].name, in->n_devices,
+           weft_migrate_most_batch(&s->costs, s->costs.most_batch ? 1 : 500,
+                                   SAMPLES),
+           serial.generated_s, serial.all_s / serial.generated_s - 1,
+           serial.all_s / fused.all_s, serial.all_s / bound_s);
+    curve.at_trigger = true;
+    for (int k = 0; k < 20; k++) {
+        seconds[k] = simulate(&curve, k == 0, 0.05 * k, 0, &out);
+        least = fmin(least, seconds[k]);
+    }
+    for (size_t i = 0; i < WEFT_COUNT(share); i++)
+        printf(" %5.3f", seconds[share[i] / 5] / least);
+    printf("\n");
+}
+
+static void print_others(struct setting *s, struct instance *in,
+                         const struct weft_cluster *cluster)
+{
+    static const struct other others[] = {
+        {.what = "as above"},
+        {.what = "a layer's launches take 186 us, as calibrated on ReaL",
+         .layer_us = 186},
+        {.what = "links inside nodes as an H800's: 200 GB/s",
+         .inside_gbs = 200},
+        {.what = "large passes reach 30 % of the peak", .large = 0.3},
+        {.what = "inference of padded samples", .padded = true},
+        {.what = "weights come from the host when inference begins",
+         .loads = true},
+        {.what = "BS_max of batches alone, as the paper says",
+         .by_batch = true},
+        {.what = "the same, inference 0.4 of generation",
+         .by_batch = true,
+         .ratio = 0.4},
+        {.what = "the same, and 186 us",
+         .by_batch = true,
+         .layer_us = 186,
+         .ratio = 0.4},
+        {.what = "padded, from the host, 30 %, 200 GB/s, batches alone",
+         .by_batch = true,
+         .padded = true,
+         .loads = true,
+         .large = 0.3,
+         .inside_gbs = 200}};
+    printf(
+        "\none assumption at a time, max 1024, tail 1: BS_max at 500 tokens, "
+        "generation,\ninference over it, base/fused, base/bound | figure 9 "
+        "at 0, 5, 10, 20, 35, 50, 75, 95 %% over its least\n");
+    for (size_t k = 0; k < WEFT_COUNT(others); k++) {
+        struct weft_cluster other = *cluster;
+        change_cluster(&others[k], &other);
+        printf("%s\n", others[k].what);
+        for (size_t p = 0; p < WEFT_COUNT(pairs); p++) {
+            set_up(s, in, p, 1024, &tails[1], &other);
+            change_jobs(&others[k], s, in);
+            print_other(s, in);
+            close_instance(in);
+        }
+        fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct setting s;
@@ -185,6 +302,7 @@ int main(int argc, char **argv)
            "most %.2f %% (bar: 2)\n",
            least, most, PAST, regret);
     print_curves(&s, &in, &cluster);
+    print_others(&s, &in, &cluster);
     printf(
         "\ninference of 0.2, 0.4 and 0.6 of generation, which hiding all of "
         "it makes the\npublished 1.2, 1.4 and 1.6: what it is in the base, "

@@ -143,7 +143,8 @@ enum { GRID = 9, GRID_TOKENS = 512 };
 struct instance {
     struct model actor, model[N_MODELS];
     int32_t n_devices;
-    double scale;                   /* of what inference takes */
+    double scale;  /* of what inference takes */
+    double padded; /* tokens that it has of each; 0: its own */
     double step[SAMPLES + 1][GRID]; /* 0: not priced yet */
 };
 
@@ -177,7 +178,8 @@ static inline double infer_s(void *ctx, int32_t model, int32_t n,
     int32_t replicas = in->n_devices / m->tp;
     if (replicas > n)
         replicas = n;
-    double tokens = n_tokens / replicas, each = n_tokens / n;
+    double each = fmax(n_tokens / n, in->padded);
+    double tokens = each * n / replicas;
     const struct weft_work_rows rows = {(int32_t) tokens, (int32_t) tokens,
                                         (int64_t) (tokens * each / 2), 0};
     return in->scale * pass_s(m, &rows);
