@@ -429,6 +429,8 @@ struct weft_gpu_pass {
  * while it runs; with backward also those of the update. 0: not known, as this
  * build has no CUDA, or no memory. Local. */
 size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *pass);
+/* Whether this build has CUDA, and so knows that. */
+bool weft_gpu_scratch_is_known(void);
 
 /* On a GPU: chooses and proves the algorithms of all products of a model, as
  * weft_k_choose_products_cuda(). What the first tasks would do in their turn is

@@ -80,12 +80,22 @@ size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *p)
     return most;
 }
 
+bool weft_gpu_scratch_is_known(void)
+{
+    return true;
+}
+
 #else
 
 size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *p)
 {
     (void) p;
     return 0;
+}
+
+bool weft_gpu_scratch_is_known(void)
+{
+    return false;
 }
 
 #endif

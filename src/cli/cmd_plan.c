@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/plan_found.h"
+#include "codelets/codelets.h"
 
 WEFT_COMMAND(plan);
 
@@ -119,6 +120,17 @@ static int predict(const struct weft_cli_plan_options *o,
     return rc;
 }
 
+/* Says what memory of GPUs is not counted. */
+static void tell_unknown(const struct weft_cli_plan_options *o,
+                         const struct weft_config *config)
+{
+    if (config->runtime.devices == WEFT_ON_GPUS
+        && !weft_gpu_scratch_is_known())
+        weft_cli_tell(o, "weft was built without CUDA: what a task on a GPU "
+                         "takes beside its tiles is not counted, so a run "
+                         "needs more of a GPU's memory");
+}
+
 /* Names idle devices. */
 static void tell_idle(const struct weft_cli_plan_options *o,
                       const struct weft_plan *plan,
@@ -206,6 +218,8 @@ static int run(struct weft_cli_plan_options *o, struct weft_config *config,
            : o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
            : o->search ? weft_cli_search(o, &cluster, config, &plan, err)
                        : make(o, config, &plan, err);
+    if (!rc && (o->search || !o->graph))
+        tell_unknown(o, config);
     if (!rc && !o->scale && !o->compare)
         rc = show(o, &plan, err);
     weft_costs_file_release(&costs);

@@ -15,6 +15,17 @@ row() # call nodes devices dp tp pp micro-batches zero recompute offload
 }
 
 # ---- Made -----------------------------------------------------------------
+# GPUs that this machine need not have; without CUDA not all is counted.
+expect 0 "devices of each 3, of which the first 2 are GPUs" "$ppo" \
+    runtime.devices=gpu --gpus 2
+row actor_generate 0 0-1 2 1 1 - - - -
+lacks="built without CUDA: what a task on a GPU takes beside its tiles is not \
+counted"
+case $("$weft" info) in
+*'
+  CUDA         yes'*) grep -qF "$lacks" out && fail "with CUDA all is counted" ;;
+*) grep -qF "$lacks" out || fail "without CUDA: not said" ;;
+esac
 expect 0 "nodes 1, devices of each 2" "$ppo" runtime.devices=2
 row actor_generate 0 0-1 2 1 1 - - - -
 row ref_infer 0 0-1 2 1 1 tokens - - no
