@@ -228,12 +228,17 @@ static bool capture(const struct weft_gen_gpu *g, const struct weft_batch *b,
     int64_t n, most = weft_gen_graph_nodes(g->shape, &g->weights.layers);
     struct weft_gen_gpu kept = *g;
     struct weft_k_capture capture;
-    if (!weft_k_capture_cuda(is_loop, &capture))
+    weft_exec_begin_capture();
+    bool begins = weft_k_capture_cuda(is_loop, &capture);
+    if (begins) {
+        kept.stream = capture.stream;
+        kept.again = capture.again;
+        put_kernels(&kept, b, rows);
+        out->graph = weft_k_captured_cuda(&capture, most, &n);
+    }
+    weft_exec_end_capture();
+    if (!begins)
         return false;
-    kept.stream = capture.stream;
-    kept.again = capture.again;
-    put_kernels(&kept, b, rows);
-    out->graph = weft_k_captured_cuda(&capture, most, &n);
     out->is_loop = out->graph && is_loop;
     out->is_large = n > most;
     if (out->is_large)

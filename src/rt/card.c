@@ -4,6 +4,7 @@
  * Without CUDA, here and in StarPU, there are no cards, and nothing here is
  * called but for the host's memory.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,19 +25,50 @@ struct CUstream_st *weft_exec_stream(struct weft_exec *x)
                      : starpu_cuda_get_local_stream();
 }
 
-/* Waits for all that the card of a node does; the thread then uses that card.
- * Returns the one that it used before. */
+static void must(cudaError_t rc)
+{
+    if (rc != cudaSuccess)
+        STARPU_CUDA_REPORT_ERROR(rc);
+}
+
+void weft_card_use(const struct weft_rt *rt)
+{
+    int card = 0;
+    must(cudaGetDevice(&card));
+    if (card < rt->first_card || card >= rt->first_card + rt->n_cards)
+        must(cudaSetDevice(rt->first_card));
+}
+
+/* CUDA refuses to wait for a whole card while any thread captures one of its
+ * streams, and what was captured is lost. */
+static pthread_mutex_t whole_card = PTHREAD_MUTEX_INITIALIZER;
+
+void weft_exec_begin_capture(void)
+{
+    pthread_mutex_lock(&whole_card);
+}
+
+void weft_exec_end_capture(void)
+{
+    pthread_mutex_unlock(&whole_card);
+}
+
+/* Waits for all that the card of a node does; the thread then uses that card,
+ * until leave(). Returns the one that it used before. */
 static int settle(unsigned node)
 {
     int before = 0;
-    cudaError_t rc = cudaGetDevice(&before);
-    weft_assert(rc == cudaSuccess);
-    rc = cudaSetDevice(starpu_memory_node_get_devid(node));
-    if (rc == cudaSuccess)
-        rc = cudaDeviceSynchronize();
-    if (rc != cudaSuccess)
-        STARPU_CUDA_REPORT_ERROR(rc);
+    must(cudaGetDevice(&before));
+    pthread_mutex_lock(&whole_card);
+    must(cudaSetDevice(starpu_memory_node_get_devid(node)));
+    must(cudaDeviceSynchronize());
     return before;
+}
+
+static void leave(int before)
+{
+    pthread_mutex_unlock(&whole_card);
+    (void) cudaSetDevice(before);
 }
 
 void weft_card_zero(unsigned node, void *to, size_t bytes)
@@ -46,12 +78,9 @@ void weft_card_zero(unsigned node, void *to, size_t bytes)
         return;
     }
     int before = settle(node);
-    cudaError_t rc = cudaMemset(to, 0, bytes);
-    if (rc == cudaSuccess)
-        rc = cudaDeviceSynchronize();
-    if (rc != cudaSuccess)
-        STARPU_CUDA_REPORT_ERROR(rc);
-    (void) cudaSetDevice(before);
+    must(cudaMemset(to, 0, bytes));
+    must(cudaDeviceSynchronize());
+    leave(before);
 }
 
 void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
@@ -67,7 +96,7 @@ void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
     starpu_cuda_copy_async_sync((void *) (uintptr_t) from, from_node, to,
                                 to_node, bytes, stream, kind);
     if (!stream)
-        (void) cudaSetDevice(before);
+        leave(before);
 }
 
 static int card_number(const struct weft_exec *x)
@@ -86,12 +115,6 @@ int weft_card_error(struct weft_exec *x, int rc)
 }
 
 /* ---- Work that is under way ------------------------------------------- */
-
-static void must(cudaError_t rc)
-{
-    if (rc != cudaSuccess)
-        STARPU_CUDA_REPORT_ERROR(rc);
-}
 
 static cudaEvent_t *events_of(struct weft_worker *w, int64_t number)
 {
@@ -233,6 +256,19 @@ struct CUstream_st *weft_exec_stream(struct weft_exec *x)
 {
     (void) x;
     return NULL;
+}
+
+void weft_exec_begin_capture(void)
+{
+}
+
+void weft_exec_end_capture(void)
+{
+}
+
+void weft_card_use(const struct weft_rt *rt)
+{
+    (void) rt;
 }
 
 void weft_card_zero(unsigned node, void *to, size_t bytes)

@@ -56,6 +56,11 @@ void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes);
 /* The stream of the GPU whose worker runs this body; NULL on a CPU device. */
 struct CUstream_st *weft_exec_stream(struct weft_exec *x);
 
+/* Around the capture of a stream (weft_k_capture_cuda()): in between no thread
+ * waits for a whole GPU, which would spoil it. */
+void weft_exec_begin_capture(void);
+void weft_exec_end_capture(void);
+
 /* Of a body whose task is one of a gang (weft_insert_gang()): which member it
  * is; 0 without a gang. */
 int weft_exec_member(const struct weft_exec *x);

@@ -150,6 +150,10 @@ void weft_exec_clear(struct weft_exec *x);
  * was put on any stream of the card before; _error: the code of a body that
  * returned rc, with what was refused when it was launched. What fails later
  * ends the job with a sentence; _note: of the worker whose thread this is. */
+/* The calling thread uses one of this rank's cards from here on, if it named
+ * none yet. Else its first call of CUDA would take some hundred MiB of the
+ * machine's card 0, which may be another rank's. */
+void weft_card_use(const struct weft_rt *rt);
 void weft_card_zero(unsigned node, void *to, size_t bytes);
 void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
                     const void *from, size_t bytes,

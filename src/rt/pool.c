@@ -37,17 +37,22 @@ static void *block_get(struct weft_pool *pool, size_t bytes)
 {
     if (!pool->is_starpus)
         return weft_alloc_aligned(bytes, 1);
+    if (pool->rt)
+        weft_card_use(pool->rt);
     return (void *) starpu_malloc_on_node_flags(pool->node, bytes,
                                                 STARPU_MALLOC_PINNED);
 }
 
 static void block_put(struct weft_pool *pool, void *block, size_t bytes)
 {
-    if (!pool->is_starpus)
+    if (!pool->is_starpus) {
         weft_free(block);
-    else
-        starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
-                                  STARPU_MALLOC_PINNED);
+        return;
+    }
+    if (pool->rt)
+        weft_card_use(pool->rt);
+    starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
+                              STARPU_MALLOC_PINNED);
 }
 
 /* ---- Kept blocks ------------------------------------------------------- */

@@ -21,6 +21,7 @@ struct weft_pool {
      * memory that cards can read; false: the system does */
     bool is_starpus;
     unsigned node;
+    const struct weft_rt *rt; /* whose cards read it, if it is the host's */
     /* lists; a block of the host begins with the link to the next */
     void *free[WEFT_POOL_CLASSES];
     size_t held_bytes;   /* given out, of classes that the limit bounds */

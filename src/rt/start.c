@@ -93,6 +93,7 @@ static int check_environment(struct weft_err *err)
         {"STARPU_NCUDA", "0", "devices are CPU devices"},
         {"STARPU_NWORKER_PER_CUDA", "1", "a GPU is one device"},
         {"STARPU_LIMIT_CUDA_MEM", NULL, "devices are CPU devices"},
+        {"STARPU_DISABLE_PINNING", "0", "GPUs read the host's memory"},
         {"STARPU_NOPENCL", "0", "devices are CPU devices"},
         {"STARPU_LIMIT_CPU_MEM", NULL,
          "set the memory (runtime.memory_limit_gib)"},
@@ -222,7 +223,9 @@ static int cards_start(struct weft_rt *rt,
         return weft_err_set(
             err, WEFT_EUNSUPPORTED, "cannot use %d GPUs: %s", rt->n_cards,
             n > 0 ? "there are fewer" : "StarPU finds none, or has no CUDA");
+    weft_card_use(rt);
     rt->pool->is_starpus = true;
+    rt->pool->rt = rt;
     for (int i = 0; i < n; i++) {
         struct weft_card *card = &rt->card[i];
         weft_assert(starpu_worker_get_type(i) == STARPU_CUDA_WORKER);

@@ -7,6 +7,7 @@
 #include "gpus_fixture.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,53 @@ static void test_start_at_once(void)
         CHECK_INT(status, 0);
     }
     REQUIRE_OK(weft_dir_remove(home, &err), err);
+}
+
+#ifdef WEFT_CUDA_EXECUTOR
+static void round_trip(enum weft_mem_class c, size_t bytes);
+
+/* A rank with the machine's second GPU; true: it has used no other. */
+static bool uses_second(void)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {.n_devices = CPUS,
+                                      .n_gpus = 1,
+                                      .first_gpu = 1,
+                                      .policy = &weft_sched_lanes,
+                                      .nap = 1};
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+    round_trip(WEFT_MEM_GRADIENTS, 4096);
+    /* a CPU device gets memory that GPUs can read */
+    float *x = numbers(1, 1024);
+    struct weft_tile *host = tile_at(1, WEFT_MEM_WEIGHTS, 4096),
+                     *temp = temp_at(1, WEFT_MEM_WEIGHTS, 4096);
+    struct weft_where where = at(1);
+    put(host, x);
+    weft_insert_copy(seq, &where, host, temp);
+    CHECK(holds(temp, x));
+    weft_tile_release(host);
+    weft_tile_release(temp);
+    weft_free(x);
+    stop();
+    return !weft_cards_counts(0).is_open && weft_cards_counts(1).is_open;
+}
+#endif
+
+/* No other rank's GPU has to have room for what CUDA keeps for a process. */
+static void test_second_gpu(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    int status = 1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(!uses_second());
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+#else
+    weft_test_skip("only emulated cards tell");
+#endif
 }
 
 /* ---- Places and copies -------------------------------------------------- */
@@ -328,7 +376,7 @@ static void test_times(void)
 #endif
 }
 
-/* ---- Memory, and what is refused ---------------------------------------- */
+/* ---- Captures ------------------------------------------------------------ */
 
 static int touch(const void *args, void *const buf[], int n_buf,
                  struct weft_exec *x)
@@ -339,6 +387,59 @@ static int touch(const void *args, void *const buf[], int n_buf,
     *(volatile char *) buf[0] = 1;
     return 0;
 }
+
+static atomic_int n_captures; /* that have begun */
+
+/* Captures for a while; an error says that somebody has spoilt it. */
+static int capture_cuda(const void *args, void *const buf[], int n_buf,
+                        struct weft_exec *x)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph = NULL;
+    (void) args;
+    (void) n_buf;
+    (void) x;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    weft_exec_begin_capture();
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    cudaMemsetAsync(buf[0], 0, 64, stream);
+    atomic_fetch_add(&n_captures, 1);
+    usleep(20000);
+    cudaStreamEndCapture(stream, &graph);
+    weft_exec_end_capture();
+    if (graph)
+        cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+    return 0;
+}
+WEFT_CODELET_2(capture, 0x123456, touch, capture_cuda)
+
+/* The program reads and writes a tile of a GPU while a task captures there. */
+static void test_captures(void)
+{
+    enum { N = 5, BYTES = 4096 };
+    start(0);
+    struct weft_tile *captured = tile_at(0, WEFT_MEM_GRADIENTS, 64),
+                     *other = tile_at(0, WEFT_MEM_GRADIENTS, BYTES);
+    float *x = numbers(1, BYTES / 4);
+    struct weft_where where = at(0);
+    struct weft_access access = {captured, WEFT_READ_WRITE};
+    for (int i = 1; i <= N; i++) {
+        weft_insert(seq, &weft_cl_capture, NULL, 0, &access, 1, &where);
+        while (atomic_load(&n_captures) < i)
+            usleep(100);
+        put(other, x);
+        CHECK(holds(other, x));
+    }
+    must_wait();
+    weft_tile_release(captured);
+    weft_tile_release(other);
+    weft_free(x);
+    stop();
+}
+
+/* ---- Memory, and what is refused ---------------------------------------- */
+
 WEFT_CODELET(host_only, 0x123456, touch)
 #ifdef WEFT_CUDA_EXECUTOR
 WEFT_CODELET_2(touches, 0x123456, touch, touch)
@@ -429,12 +530,14 @@ int main(void)
     const struct weft_test tests[] = {
         {"test_host_access", test_host_access},
         {"test_start_at_once", test_start_at_once},
+        {"test_second_gpu", test_second_gpu},
         {"test_places", test_places},
         {"test_copies", test_copies},
         {"test_parts", test_parts},
         {"test_graphs", test_graphs},
         {"test_temporaries", test_temporaries},
         {"test_times", test_times},
+        {"test_captures", test_captures},
         {"test_budget", test_budget},
         {"test_no_body", test_no_body}};
     return gpus_main("codelets/gpus", tests, WEFT_COUNT(tests));

@@ -11,6 +11,10 @@
 struct weft_lt_matmul {
     cublasOperation_t op[2];
 };
+/* Bytes to which matrices are aligned, as the library's default. */
+struct weft_lt_preference {
+    uint32_t a, b, c, d;
+};
 struct weft_lt_layout {
     cudaDataType_t type;
     uint64_t rows, columns;
@@ -84,34 +88,52 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
-    *out = (cublasLtMatmulPreference_t) &nothing;
-    return CUBLAS_STATUS_SUCCESS;
+    return make(out, weft_lt_preference{256, 256, 256, 256});
 }
 
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t)
+cublasStatus_t
+cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
 {
+    free(preference);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-    const void *, size_t n_bytes)
+    cublasLtMatmulPreference_t preference,
+    cublasLtMatmulPreferenceAttributes_t which, const void *value,
+    size_t n_bytes)
 {
-    return n_bytes == sizeof(uint32_t) ? CUBLAS_STATUS_SUCCESS
-                                       : CUBLAS_STATUS_INVALID_VALUE;
+    uint32_t unused,
+        *out = which == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES
+                 ? &preference->a
+             : which == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES
+                 ? &preference->b
+             : which == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES
+                 ? &preference->c
+             : which == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+                 ? &preference->d
+                 : &unused;
+    if (n_bytes != sizeof *out)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(out, value, n_bytes);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-    cublasLtMatmulPreference_t, int n_asked,
+    cublasLtMatmulPreference_t preference, int n_asked,
     cublasLtMatmulHeuristicResult_t out[], int *n_out)
 {
     const char *bad = getenv("WEFT_CARDS_ALGORITHM");
     *n_out = n_asked < 2 ? n_asked : 2;
     memset(out, 0, (size_t) *n_out * sizeof *out);
-    for (int i = 0; i < *n_out; i++)
+    for (int i = 0; i < *n_out; i++) {
         out[i].algo.data[0] = bad && (i == 0 || strcmp(bad, "both") == 0);
+        out[i].algo.data[1] = preference->a;
+        out[i].algo.data[2] = preference->b;
+        out[i].algo.data[3] = preference->d;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -239,6 +261,15 @@ static operand operand_of(const void *p, const weft_lt_layout *l,
             is_transposed ? 1 : l->ld, l->stride, l->type == CUDA_R_16BF};
 }
 
+/* An algorithm that was proposed for aligned matrices can do no others: the
+ * first number of each batch, and of its columns. */
+static bool is_aligned(const void *p, const weft_lt_layout *l, uint64_t bytes)
+{
+    uint64_t element = l->type == CUDA_R_16BF ? 2 : 4;
+    uint64_t stride = l->batch > 1 ? (uint64_t) l->stride * element : 0;
+    return ((uintptr_t) p | (uint64_t) l->ld * element | stride) % bytes == 0;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                               const void *, const void *a,
                               cublasLtMatrixLayout_t a_layout, const void *b,
@@ -263,6 +294,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
         || b_layout->ld < (int64_t) b_layout->rows
         || d_layout->ld < (int64_t) m)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_aligned(a, a_layout, algorithm->data[1])
+        || !is_aligned(b, b_layout, algorithm->data[2])
+        || !is_aligned(d, d_layout, algorithm->data[3]))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     product p = {operand_of(a, a_layout, desc->op[0]),
                  operand_of(b, b_layout, desc->op[1]),
                  (char *) d,

@@ -29,6 +29,7 @@ cudaError_t cudaFree(void *p)
     if (weft_emu_forbids())
         return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     int card = weft_emu_memory_card(p);
+    (void) weft_emu_card();
     if (!p)
         return weft_emu_end(cudaSuccess);
     if (card < 0)
@@ -78,6 +79,7 @@ cudaError_t cudaHostAlloc(void **out, size_t n_bytes, unsigned)
     weft_emu_guard guard;
     if (weft_emu_forbids())
         return weft_emu_end(cudaErrorStreamCaptureUnsupported);
+    (void) weft_emu_card();
     *out = weft_emu_pinned_new(n_bytes);
     return weft_emu_end(*out ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -93,6 +95,7 @@ cudaError_t cudaFreeHost(void *p)
     weft_emu_guard guard;
     if (weft_emu_forbids())
         return weft_emu_end(cudaErrorStreamCaptureUnsupported);
+    (void) weft_emu_card();
     for (int i = 0; i < weft_emu_setup()->n_cards; i++)
         weft_emu_wait_card(i);
     return weft_emu_end(!p || weft_emu_pinned_remove(p, true)

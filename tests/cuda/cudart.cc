@@ -114,6 +114,7 @@ const struct weft_emu_setup *weft_emu_setup(void)
 
 int weft_emu_card(void)
 {
+    counts[this_card].is_open = true;
     return this_card;
 }
 
@@ -285,8 +286,10 @@ cudaError_t cudaSetDevice(int card)
 {
     weft_emu_guard guard;
     cudaError_t error = check_card(card);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
         this_card = card;
+        (void) weft_emu_card(); /* as from CUDA 12 on */
+    }
     return weft_emu_end(error);
 }
 
@@ -337,9 +340,11 @@ cudaError_t cudaDeviceSynchronize(void)
     weft_emu_guard guard;
     if (weft_emu_forbids())
         return weft_emu_end(cudaErrorStreamCaptureUnsupported);
+    if (weft_emu_spoils(this_card))
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     cudaError_t error = check_card(this_card);
     if (error == cudaSuccess) {
-        weft_emu_counts(this_card)->n_waits++;
+        weft_emu_counts(weft_emu_card())->n_waits++;
         weft_emu_wait_card(this_card);
     }
     return weft_emu_end(error);
@@ -352,6 +357,7 @@ cudaError_t cudaDeviceReset(void)
     weft_emu_memory_clear(this_card);
     memset(may_use[this_card], 0, sizeof may_use[this_card]);
     failure = last_error = cudaSuccess;
+    counts[this_card].is_open = false;
     return cudaSuccess;
 }
 

@@ -35,7 +35,7 @@ void weft_emu_pause(void);
 int weft_emu_held(void);
 bool weft_emu_is_kernel(void (*run)(int card, void *what));
 bool weft_emu_is_copy(void (*run)(int card, void *what));
-int weft_emu_card(void);                    /* of the calling thread */
+int weft_emu_card(void); /* of the calling thread, which uses it */
 bool weft_emu_may_use(int card, int other); /* the other's memory */
 struct weft_cards_counts *weft_emu_counts(int card);
 
@@ -111,5 +111,8 @@ bool weft_emu_is_loop(void (*run)(int card, void *what));
 /* Whether this thread captures a stream, so that it may neither wait nor
  * allocate: then the capture is invalid from here on. */
 bool weft_emu_forbids(void);
+/* Whether any thread captures a stream of the card. Then nobody may wait for
+ * all of it; the captures are invalid from here on. */
+bool weft_emu_spoils(int card);
 
 #endif

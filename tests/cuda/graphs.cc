@@ -21,6 +21,7 @@ struct alignas(16) node {
 struct CUgraph_st {
     struct node *first, **end;
     struct CUstream_st *stream;
+    struct CUgraph_st *next_capture;
     cudaGraphConditionalHandle again; /* for a loop in it; 0: none */
     unsigned begins_as;               /* that condition */
     bool is_body, is_invalid;
@@ -32,6 +33,7 @@ struct CUgraphExec_st {
 
 /* Of this thread: what it captures. */
 static __thread struct CUgraph_st *capture;
+static struct CUgraph_st *captures; /* of all threads */
 static bool has_loops = true;
 static uint64_t n_handles;
 /* The loop that runs, and its condition. */
@@ -104,6 +106,17 @@ bool weft_emu_forbids(void)
     return capture != NULL;
 }
 
+bool weft_emu_spoils(int card)
+{
+    bool any = false;
+    for (struct CUgraph_st *g = captures; g; g = g->next_capture) {
+        bool is_here = weft_emu_stream_card(g->stream) == card;
+        g->is_invalid |= is_here;
+        any |= is_here;
+    }
+    return any;
+}
+
 /* ---- Captures ------------------------------------------------------------- */
 
 static cudaError_t begin(cudaStream_t stream, struct CUgraph_st *graph,
@@ -118,6 +131,8 @@ static cudaError_t begin(cudaStream_t stream, struct CUgraph_st *graph,
         return cudaErrorNotSupported;
     capture = graph ? graph : new_graph();
     capture->stream = s;
+    capture->next_capture = captures;
+    captures = capture;
     return cudaSuccess;
 }
 
@@ -149,6 +164,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     if (!g || g->stream != stream)
         return weft_emu_end(cudaErrorIllegalState);
     capture = NULL;
+    struct CUgraph_st **at = &captures;
+    while (*at != g)
+        at = &(*at)->next_capture;
+    *at = g->next_capture;
     if (g->is_invalid) {
         if (!g->is_body)
             free_graph(g);

@@ -446,6 +446,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     weft_emu_guard guard;
     struct CUevent_st **at = &events;
+    (void) weft_emu_card();
     while (*at && *at != event)
         at = &(*at)->next;
     if (!event || !*at)

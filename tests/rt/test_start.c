@@ -83,6 +83,7 @@ static void test_environment(void)
                {"STARPU_NCUDA", "1", "CPU devices"},
                {"STARPU_NWORKER_PER_CUDA", "2", "one device"},
                {"STARPU_LIMIT_CUDA_MEM", "100", "CPU devices"},
+               {"STARPU_DISABLE_PINNING", "1", "the host's memory"},
                {"STARPU_NOPENCL", "1", "CPU devices"},
                {"STARPU_LIMIT_CPU_MEM", "100", "runtime.memory_limit_gib"}};
     struct weft_err err;

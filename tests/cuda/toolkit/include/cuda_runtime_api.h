@@ -321,6 +321,8 @@ struct weft_cards_counts {
     int64_t n_instances;    /* graphs that can be launched */
     int64_t n_nodes;        /* of the last of them; of a loop, its body's */
     int64_t n_graphs;       /* launches of them */
+    int64_t is_open; /* the process has used the card, so that CUDA has taken
+                        some of its memory for it (a context) */
 };
 struct weft_cards_counts weft_cards_counts(int card);
 
