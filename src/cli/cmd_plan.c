@@ -10,11 +10,11 @@
 #include "job/profile.h"
 #include "job/run_config.h"
 #include "plan/strategy.h"
+#include "run/predict/memory.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/plan_found.h"
-#include "codelets/codelets.h"
 
 WEFT_COMMAND(plan);
 
@@ -124,8 +124,7 @@ static int predict(const struct weft_cli_plan_options *o,
 static void tell_unknown(const struct weft_cli_plan_options *o,
                          const struct weft_config *config)
 {
-    if (config->runtime.devices == WEFT_ON_GPUS
-        && !weft_gpu_scratch_is_known())
+    if (config->runtime.devices == WEFT_ON_GPUS && !weft_memory_knows_gpus())
         weft_cli_tell(o, "weft was built without CUDA: what a task on a GPU "
                          "takes beside its tiles is not counted, so a run "
                          "needs more of a GPU's memory");

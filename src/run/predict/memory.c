@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "codelets/codelets.h"
 #include "job/plan_needs.h"
 #include "run/predict/largest.h"
 #include "run/predict/recorded.h"
@@ -393,6 +394,11 @@ static int tabulate(const struct weft_trainer *t,
                sizeof(*out)[d]);
     weft_free(place);
     return rc;
+}
+
+bool weft_memory_knows_gpus(void)
+{
+    return weft_gpu_scratch_is_known();
 }
 
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)

@@ -10,6 +10,9 @@
 /* Sets t->plan.memory, an upper bound. Needs architectures, prompts and
  * layouts, but no runtime. Errors: WEFT_ENOMEM, those of recording. */
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
+/* Whether predictions have what tasks on GPUs take beside tiles: not without
+ * CUDA. */
+bool weft_memory_knows_gpus(void);
 /* The most open tasks of each rank whatever lengths samples have and in whatever
  * order they end; bound: of weft_run_record_bound(); open (n_ranks). Errors:
  * WEFT_ENOMEM. */
