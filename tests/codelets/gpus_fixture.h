@@ -15,7 +15,9 @@ enum { CARDS = WEFT_TEST_CARDS, CPUS = 2 };
 
 static struct weft_rt *rt;
 static struct weft_seq *seq;
-static struct weft_recording *recorded; /* what is inserted; NULL: nothing */
+/* options of the runtime */
+static struct weft_recording *recorded;
+static bool checks_modes;
 
 static inline int n_found(void)
 {
@@ -37,6 +39,7 @@ static inline void start(size_t gpu_bytes)
                                       .gpu_memory_bytes = gpu_bytes,
                                       .policy = &weft_sched_lanes,
                                       .nap = 1,
+                                      .check_modes = checks_modes,
                                       .recording = recorded,
                                       .profile = true};
     if (options.n_gpus > CARDS)

@@ -89,6 +89,17 @@ static void read_capability(void)
     }
 }
 
+/* A line for each card: graphs that were made, and launches of them. */
+static void write_counts(void)
+{
+    FILE *file = fopen(getenv("WEFT_CARDS_GRAPHS"), "w");
+    for (int i = 0; file && i < setup.n_cards; i++)
+        fprintf(file, "%lld %lld\n", (long long) counts[i].n_instances,
+                (long long) counts[i].n_graphs);
+    if (file)
+        fclose(file);
+}
+
 const struct weft_emu_setup *weft_emu_setup(void)
 {
     if (is_set_up)
@@ -108,6 +119,8 @@ const struct weft_emu_setup *weft_emu_setup(void)
     setup.refused = number("WEFT_CARDS_REFUSED", -1, 0, 1L << 40);
     setup.lost = number("WEFT_CARDS_LOST", -1, 0, 1L << 40);
     read_capability();
+    if (getenv("WEFT_CARDS_GRAPHS"))
+        atexit(write_counts);
     is_set_up = true;
     return &setup;
 }

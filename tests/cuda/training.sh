@@ -271,6 +271,26 @@ for layout in dp2 tp2 pp2; do
         layout=$layout && same ppo-cpu-f32 "ppo-$layout"
 done
 
+# All samples have as many tokens: a graph of a decode step that is made in the
+# first two iterations, beside training, serves those after them, too.
+graphs() # FILE COLUMN: of all cards
+{
+    awk -v c="$2" '{ n += $c } END { print n + 0 }' "$1"
+}
+for layout in dp1 pp2; do
+    for n in 2 3; do
+        WEFT_CARDS_GRAPHS=graphs-$n WEFT_CARDS=2 ppo "ppo-graphs-$layout-$n" \
+            numerics.dtype=f32 runtime.devices=gpu layout=$layout \
+            iterations=$n rollout.min_new_tokens=4
+    done
+    cp graphs-3 out
+    [ "$(graphs graphs-3 1)" -gt 0 ] &&
+        [ "$(graphs graphs-3 1)" = "$(graphs graphs-2 1)" ] ||
+        fail "$layout: graphs are made again"
+    [ "$(graphs graphs-3 2)" -gt "$(graphs graphs-2 2)" ] ||
+        fail "$layout: graphs are not launched"
+done
+
 # Pipelines of both models in one schedule; the last samples move to one
 # replica; the next iteration's samples are made while one trains.
 WEFT_CARDS=2 ppo ppo-fused numerics.dtype=f32 runtime.devices=gpu \
