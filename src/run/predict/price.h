@@ -15,8 +15,8 @@
  *                          their replicas; seconds go by log2 dp, bytes by
  *                          1 - 1 / dp
  *
- * But of training with several stages a few layers of each stage are recorded that
- * stand for all of it: each counts for as many as there are in its place
+ * But of inference, and of training with several stages, a few layers of each stage
+ * are recorded that stand for all of it: each counts for as many as there are in its place
  * (weft_recording_stretch()), and there is no line.
  *
  * Inference and generation have all samples of a replica, whatever the steps,

@@ -72,16 +72,19 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
     return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
 }
 
-/* Of training with several stages, how many layers of each are recorded that stand
- * for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages wait for
+/* Of inference, and of training with several stages, how many layers of each are
+ * recorded that stand for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages wait for
  * what is sent and gathered of single layers, so that more of them are needed.
  * Optimizer states that come from the host are there by the layer. */
 static int32_t standing(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at)
 {
-    if (p->whole || p->options->costs || at->pp == 1 || at->offload
-        || !weft_flow_trains(p->needs->flow, call))
+    const struct weft_dataflow *flow = p->needs->flow;
+    bool trains = weft_flow_trains(flow, call);
+    if (p->whole || p->options->costs || at->offload)
         return 0;
+    if (!trains || at->pp == 1)
+        return flow->call[call].kind == WEFT_INFER;
     return at->zero == 3 ? 6 : at->zero == 2 || at->pp == 2 ? 4 : 2;
 }
 
