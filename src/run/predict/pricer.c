@@ -73,9 +73,10 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
 }
 
 /* Of inference, and of training with several stages, how many layers of each are
- * recorded that stand for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages wait for
- * what is sent and gathered of single layers, so that more of them are needed.
- * Optimizer states that come from the host are there by the layer. */
+ * recorded that stand for all of it; 0: they stand for themselves. With ZeRO 2 and
+ * 3 stages wait for what is sent and gathered of single layers, so that more of
+ * them are needed. Optimizer states that come from the host are there by the
+ * layer. */
 static int32_t standing(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at)
 {
