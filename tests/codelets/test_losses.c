@@ -59,6 +59,7 @@ static void put_gate(struct world *w, float gate)
 
 static void start(struct world *w, bool scalar)
 {
+    w->keeps = false;
     struct weft_err err;
     struct weft_shape shape = fixture_shape(WEFT_F32, scalar, false);
     fixture_start(&w->f, 1, &shape, true);

@@ -135,7 +135,7 @@ static int64_t bytes_with(const struct weft_trainer *t, bool gpu,
     other.plan.memory = NULL;
     for (int32_t i = 1; i < t->flow.n_calls; i++)
         if (weft_flow_trains(&t->flow, i))
-            other.layout[i].member = NULL;
+            other.layout[i] = (struct weft_g_layout){.member = NULL};
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
         if (weft_flow_trains(&t->flow, i))
             rc = apply(&other, change, i,
@@ -149,7 +149,7 @@ static int64_t bytes_with(const struct weft_trainer *t, bool gpu,
             other.plan.memory[fullest_gpu(&other)][WEFT_MEM_ALL];
     for (int32_t i = 1; i < t->flow.n_calls; i++)
         if (weft_flow_trains(&t->flow, i))
-            weft_free(other.layout[i].member);
+            weft_g_layout_release(&other.layout[i]);
     weft_free(other.plan.memory);
     return sum[WEFT_MEM_ALL];
 }
