@@ -56,8 +56,9 @@ static inline void *core_run(void *arg)
     return NULL;
 }
 
-/* Binds the k-th of n threads to a core of its own, of those that this process may
- * use: Linux may leave two that wake on one core for as long as they run. */
+/* Binds the k-th of n threads to a core of its own, of those that this process
+ * may use: Linux may leave two that wake on one core for as long as they
+ * run. */
 static inline void bind_core(pthread_t thread, int k, int n)
 {
     cpu_set_t all, one;

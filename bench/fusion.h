@@ -31,10 +31,10 @@ static const int pairs[][2] = {{0, 1}, {1, 0}, {1, 2}, {2, 1}};
 static const int longest[] = {512, 1024, 2048};
 /* Lognormal responses, each with the ratio of p99.9 to the median halved and
  * doubled. The first: a median of 200, and 11.8 times that, as "more than ten
- * times" in section 2.2. The second, "paper", has all of what that section says: a
- * longer limit changes what happens to less than 1 % of the samples, so p99 is the
- * shortest limit, 512; and these take more than half of the generation, so p99.9
- * is twice that, the middle limit. */
+ * times" in section 2.2. The second, "paper", has all of what that section
+ * says: a longer limit changes what happens to less than 1 % of the samples, so
+ * p99 is the shortest limit, 512; and these take more than half of the
+ * generation, so p99.9 is twice that, the middle limit. */
 static const struct tail {
     const char *name;
     int median;

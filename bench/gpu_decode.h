@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prefill, and decode as the runtime has it (codelets/gen_chunk_gpu.c): a chunk's
- * steps are one launch of a CUDA graph, which is a loop of one step's kernels;
- * each round takes what was planned for it from pinned memory, and the tokens of
- * the round before. Beside it the same graph without a loop, a launch for each
- * step.
+ * Prefill, and decode as the runtime has it (codelets/gen_chunk_gpu.c): a
+ * chunk's steps are one launch of a CUDA graph, which is a loop of one step's
+ * kernels; each round takes what was planned for it from pinned memory, and the
+ * tokens of the round before. Beside it the same graph without a loop, a launch
+ * for each step.
  */
 #ifndef WEFT_BENCH_GPU_DECODE_H
 #define WEFT_BENCH_GPU_DECODE_H

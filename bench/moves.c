@@ -31,8 +31,8 @@ static const struct made_size sizes[] = {
     {"13B", 5120, 40, 40, 40, 13824, 32000},
     {"33B", 6656, 60, 52, 52, 17920, 32000},
     {"65B", 8192, 80, 64, 64, 22016, 32000}};
-/* dp, tp, pp: of generation and inference, and of training (table 3 has 4, 8 and
- * 16 stages; 52 heads are 4 parts at most). */
+/* dp, tp, pp: of generation and inference, and of training (table 3 has 4, 8
+ * and 16 stages; 52 heads are 4 parts at most). */
 static const int layouts[][2][3] = {{{32, 8, 1}, {8, 8, 4}},
                                     {{64, 4, 1}, {8, 4, 8}},
                                     {{32, 8, 1}, {2, 8, 16}}};

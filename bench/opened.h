@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What benchmarks of the search for plans open: a configuration on some nodes of
- * a cluster, and how it is simulated. A failure ends the program. */
+/* What benchmarks of the search for plans open: a configuration on some nodes
+ * of a cluster, and how it is simulated. A failure ends the program. */
 #ifndef WEFT_BENCH_OPENED_H
 #define WEFT_BENCH_OPENED_H
 

@@ -90,9 +90,10 @@ static double error_of(double predicted, double value)
     return 100 * (predicted / value - 1);
 }
 
-/* Why a call is off, where that is known. Two plans of 70B + 7B have one layout of
- * the critic's training, tp 8, pp 4, dp 4, and differ by micro-batches alone, 8 and
- * 2; of the second one inferences with 4 and 16 of them take 5.6 s both. */
+/* Why a call is off, where that is known. Two plans of 70B + 7B have one layout
+ * of the critic's training, tp 8, pp 4, dp 4, and differ by micro-batches
+ * alone, 8 and 2; of the second one inferences with 4 and 16 of them take 5.6 s
+ * both. */
 static const char *why_missed(int plan, int call)
 {
     static char text[160];

@@ -216,10 +216,10 @@ static double gathers(const struct bench *b, int size, int devices)
     return TOKENS * s / b->gather_share;
 }
 
-/* Training on several nodes, without gradients: as on one of them, and with ZeRO
- * 3 all weights are gathered in the forward pass and in the backward one. With
- * adapters no weight has gradients, whose products are one of its three passes, or
- * of four with recompute. */
+/* Training on several nodes, without gradients: as on one of them, and with
+ * ZeRO 3 all weights are gathered in the forward pass and in the backward one.
+ * With adapters no weight has gradients, whose products are one of its three
+ * passes, or of four with recompute. */
 static double train(const struct bench *b, int size, int call,
                     const struct layout *l, int samples, bool keeps)
 {
@@ -234,8 +234,9 @@ static double train(const struct bench *b, int size, int call,
          + (l->zero == 3 ? 2 * gathers(b, size, l->devices) / TOKENS : 0);
 }
 
-/* Disaggregated: half of the devices generate, of 16 nodes three, as the paper says
- * of 65B; what is left is shared by inference and training in whole nodes. */
+/* Disaggregated: half of the devices generate, of 16 nodes three, as the paper
+ * says of 65B; what is left is shared by inference and training in whole
+ * nodes. */
 static int generating(int devices)
 {
     return devices == 128 ? 24 : devices / 2;
@@ -322,8 +323,8 @@ static double slope(const struct bench *b, int size, bool keeps)
     return (bytes[1] - bytes[0]) / 2;
 }
 
-/* Weights of the device that has most: whole with ZeRO 2 and with AC-Share, else
- * over the devices of each call, and two layers that are gathered. */
+/* Weights of the device that has most: whole with ZeRO 2 and with AC-Share,
+ * else over the devices of each call, and two layers that are gathered. */
 static double weights(const struct cell *row, int size)
 {
     static const double whole[] = {4, 3, 2, 0, 2, 3, 2};
@@ -393,8 +394,8 @@ static double share(const struct got *g)
     return 100 * g->step.generation / g->step.seconds;
 }
 
-/* GB/s that come into a node where a step takes what is published and all but the
- * gathers between nodes takes what is predicted; 0: there are none. */
+/* GB/s that come into a node where a step takes what is published and all but
+ * the gathers between nodes takes what is predicted; 0: there are none. */
 static double implied_rails(const struct bench *b, const struct cell *row,
                             int size, const struct got *g)
 {
@@ -571,8 +572,8 @@ static void print_more(const struct bench *b, struct got got[][N_SIZES])
 /* Table III, 33B: two A100 generate, each with a whole actor; four V100 in a
  * node infer with the reference, four with the reward model; the other A100
  * train, and infer with the critic. A sample of a training device is one of
- * DeepSpeed-Chat's; generation goes in turns of as many samples as have room for
- * their caches beside the weights. */
+ * DeepSpeed-Chat's; generation goes in turns of as many samples as have room
+ * for their caches beside the weights. */
 static void print_mixed(const struct bench *b,
                         const struct weft_cluster *mixed,
                         const struct got *chat)

@@ -161,8 +161,8 @@ static double bytes_of(const struct bench *b, const int *choice)
     return held + most;
 }
 
-/* Generations in one layout of which half the replicas are priced are beside one
- * another where that is faster. */
+/* Generations in one layout of which half the replicas are priced are beside
+ * one another where that is faster. */
 static double seconds_of(const struct bench *b, const int *choice)
 {
     double s = 0, generation_s = 0, beside_s = 0;
@@ -212,8 +212,8 @@ static bool choose_heuristic(const struct bench *b, int *choice)
     return false;
 }
 
-/* From a choice that fits: changes calls to the layouts that save most, one at a
- * time, then two, as long as that fits. */
+/* From a choice that fits: changes calls to the layouts that save most, one at
+ * a time, then two, as long as that fits. */
 static void improve(const struct bench *b, int *choice)
 {
     for (bool better = true; better;) {
@@ -388,8 +388,8 @@ static void report(const struct bench *b, const struct compared *with,
 }
 
 /* A system's iteration and generation, as weft plan --from NAME has it, each
- * layer beside its work so many times as long as ReaL's. Returns false, and says
- * why, where there is none. */
+ * layer beside its work so many times as long as ReaL's. Returns false, and
+ * says why, where there is none. */
 static bool simulate_system(struct bench *b, const struct job *job,
                             const char *name, double times,
                             struct weft_simulated *out)
@@ -427,10 +427,10 @@ static bool simulate_system(struct bench *b, const struct job *job,
     return rc == 0;
 }
 
-/* Systems with a name beside ReaL's plan: the paper says by how much it is faster
- * than they, at most. Table 6 has generation without CUDA graphs, too: with the
- * heuristic's layout 104.6 s in place of 44.2. So each is simulated once more
- * with layers in generation that take as many times as long. */
+/* Systems with a name beside ReaL's plan: the paper says by how much it is
+ * faster than they, at most. Table 6 has generation without CUDA graphs, too:
+ * with the heuristic's layout 104.6 s in place of 44.2. So each is simulated
+ * once more with layers in generation that take as many times as long. */
 static void compare_systems(struct bench *b, const struct job *job,
                             double real_s)
 {

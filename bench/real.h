@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What benchmarks of ReaL's tables share: its models (table 1), its plans
- * (tables 2 to 6), the two numbers of its cluster that bench/papers calibrates, and
- * a folder to describe runs in.
- * A failure ends the program. */
+ * (tables 2 to 6), the two numbers of its cluster that bench/papers calibrates,
+ * and a folder to describe runs in. A failure ends the program. */
 #ifndef WEFT_BENCH_REAL_H
 #define WEFT_BENCH_REAL_H
 
@@ -97,10 +96,10 @@ static const struct real_plan {
  * finds them. */
 static const double REAL_BY_ROWS = 0.750, REAL_LAYER_S = 186e-6;
 
-/* ReaL's norms are PyTorch's operations one by one, in f32 (the class of its code
- * for Llama's): to f32, squares, mean, product with the root, to bf16, product
- * with the weights read and write 36 bytes of a number, two residual sums 6
- * each; and two norms a layer. */
+/* ReaL's norms are PyTorch's operations one by one, in f32 (the class of its
+ * code for Llama's): to f32, squares, mean, product with the root, to bf16,
+ * product with the weights read and write 36 bytes of a number, two residual
+ * sums 6 each; and two norms a layer. */
 static const double REAL_ROW_BYTES = 2 * (36 + 6);
 
 static struct weft_cluster real_calibrated(const struct weft_cluster *cluster,

@@ -171,13 +171,13 @@ static inline int real_call_of(const struct weft_dataflow *flow, int32_t call)
                                         : REAL_CRITIC;
 }
 
-/* Seconds of a job's call, laid out as a published plan's. Its parts of generation
- * and inference follow one another; the code has them in an outer loop ("split
- * mini-batches in the outer loop"), so that each fills the pipeline anew. A part is
- * cut for the pipeline into as many as there are stages, and training, which has
- * one pipeline, into twice as many of each of its micro-batches (the code does so);
- * generation's are batches, instances of so many slots. halves: on half the nodes,
- * with half the replicas. */
+/* Seconds of a job's call, laid out as a published plan's. Its parts of
+ * generation and inference follow one another; the code has them in an outer
+ * loop ("split mini-batches in the outer loop"), so that each fills the
+ * pipeline anew. A part is cut for the pipeline into as many as there are
+ * stages, and training, which has one pipeline, into twice as many of each of
+ * its micro-batches (the code does so); generation's are batches, instances of
+ * so many slots. halves: on half the nodes, with half the replicas. */
 static inline double price_published(struct bench *b, const struct job *job,
                                      const struct real_plan *p, int32_t call,
                                      bool halves)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of bench/papers_table: what a paper measured, and what is predicted. They
- * are added to the file that the environment variable PAPERS_ROWS names; where it
- * names none there are none. A failure ends the program. */
+/* Rows of bench/papers_table: what a paper measured, and what is predicted.
+ * They are added to the file that the environment variable PAPERS_ROWS names;
+ * where it names none there are none. A failure ends the program. */
 #ifndef WEFT_BENCH_ROWS_H
 #define WEFT_BENCH_ROWS_H
 

@@ -56,8 +56,8 @@ static bool is_late(void *ctx)
     return cpu_s() > *(const double *) ctx;
 }
 
-/* Prices all options and searches among them: seconds of both, of an evaluation,
- * and what is proven then. */
+/* Prices all options and searches among them: seconds of both, of an
+ * evaluation, and what is proven then. */
 static void show_bars(const struct weft_config *config,
                       const struct weft_run_needs *needs,
                       struct weft_find find)

@@ -55,8 +55,9 @@ size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,
                                const struct weft_k_batch *batch);
 
 /* Takes the rows that come from the stage before, or in the first stage go to
- * the next, (rows, H) at x: these are the first member's own, and the others copy
- * what comes. All members do, before the first of them computes a layer. */
+ * the next, (rows, H) at x: these are the first member's own, and the others
+ * copy what comes. All members do, before the first of them computes a
+ * layer. */
 void weft_gang_rows_from(struct weft_gang_member *m, int64_t rows, float *x);
 
 /* A stage's published tiles, as one task has them: all blocks of the embedding,

@@ -199,8 +199,8 @@ WEFT_INLINE bool weft_gen_is_decode(const struct weft_batch *step)
 {
     return step->n_rows == step->n_runs && step->n_targets == step->n_rows;
 }
-/* How many rows a GPU computes for a step: where weft_gen_is_decode() those of a
- * graph, otherwise its own. */
+/* How many rows a GPU computes for a step: where weft_gen_is_decode() those of
+ * a graph, otherwise its own. */
 int32_t weft_gen_launch_rows(const struct weft_batch *step, int32_t n_slots);
 /* Such a step's rows up to `end` are no text's: they compute, and leave
  * nothing. */
@@ -227,7 +227,8 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
                        struct weft_exec *x);
 
-/* The second half of a tile of weft_gen_drawn_bytes(), whose first are tokens. */
+/* The second half of a tile of weft_gen_drawn_bytes(), whose first are
+ * tokens. */
 WEFT_INLINE float *weft_gen_drawn_logp(int32_t *drawn, int32_t n_slots)
 {
     return (float *) (drawn + n_slots);

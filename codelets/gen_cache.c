@@ -3,8 +3,8 @@
  * The KV cache of a sample that moves. Its pages in some of an instance's
  * arenas, which lie at one place, are gathered into one tile, and put into the
  * arenas of the same members of another instance. Instances of a call are cut
- * alike, so that pages are laid out alike, too. Which pages these are is said by
- * the instances' states, which may lie elsewhere (gen_retire.c).
+ * alike, so that pages are laid out alike, too. Which pages these are is said
+ * by the instances' states, which may lie elsewhere (gen_retire.c).
  */
 #include "codelets/gen_pages.h"
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A chunk of decode steps at a GPU's place. The host plans the steps and puts
- * them on the stream, where each takes the tokens that the one before has drawn;
- * it waits once, at the end, and then ends texts.
+ * them on the stream, where each takes the tokens that the one before has
+ * drawn; it waits once, at the end, and then ends texts.
  *
  * Until then it takes it that no text ends before its limit. The GPU sees which
  * tokens are ends (kern/ends.h): a row of a text that has ended stays in its
- * place, as launches have their sizes, but attends to nothing, leaves nothing in
- * the cache and draws nothing. Rows of one that a text ends (rollout.stop) go
- * on, in pages of its own, and what is drawn for them is dropped. So who stops,
- * and where, is what it is on a CPU device. Where pages may not suffice for a
- * step, it waits before it plans it, and knows who has ended.
+ * place, as launches have their sizes, but attends to nothing, leaves nothing
+ * in the cache and draws nothing. Rows of one that a text ends (rollout.stop)
+ * go on, in pages of its own, and what is drawn for them is dropped. So who
+ * stops, and where, is what it is on a CPU device. Where pages may not suffice
+ * for a step, it waits before it plans it, and knows who has ended.
  *
  * Steps that follow one another in which every text has one row are one launch,
  * of as many rows as the first one has (gen_gpu.h).

@@ -22,8 +22,8 @@ size_t weft_gen_step_bytes(const struct weft_gen_args *gen, int32_t n_slots,
     return layout.bytes;
 }
 
-/* A task of a model's only stage has the steps of a chunk. A shorter one has the
- * memory of the longest, or its graphs would be others. */
+/* A task of a model's only stage has the steps of a chunk. A shorter one has
+ * the memory of the longest, or its graphs would be others. */
 static int32_t most_steps(const struct weft_stage_layers *layers,
                           const struct weft_gen_args *gen)
 {
@@ -82,8 +82,8 @@ size_t weft_gen_scratch_bytes(const struct weft_shape *shape,
 /* The rest calls kernels that are there with CUDA alone. */
 #ifdef WEFT_HAVE_CUDA
 
-/* Of the addresses and numbers that a graph has in it. State, status and planned
- * steps are not, nor is what passes between stages. */
+/* Of the addresses and numbers that a graph has in it. State, status and
+ * planned steps are not, nor is what passes between stages. */
 static uint64_t key_of(const struct weft_gen_gpu *g)
 {
     const struct weft_gen_args *gen = g->gen;

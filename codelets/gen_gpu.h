@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decode steps of a stage at a GPU's place: what they have in its memory, and how
- * they are put on its stream. A task has one (gen_stage.c); of a model's only
- * stage it has a chunk of them (gen_chunk_gpu.c).
+ * Decode steps of a stage at a GPU's place: what they have in its memory, and
+ * how they are put on its stream. A task has one (gen_stage.c); of a model's
+ * only stage it has a chunk of them (gen_chunk_gpu.c).
  *
- * Steps in which every text has one row are CUDA graphs: of as many rows as there
- * are, or a few more that are no text's, and where several follow one another a
- * loop. Everything in a graph has a fixed address; what differs from step to step
- * is copied there and from there, of a loop by a number of the step that the GPU
- * counts on.
+ * Steps in which every text has one row are CUDA graphs: of as many rows as
+ * there are, or a few more that are no text's, and where several follow one
+ * another a loop. Everything in a graph has a fixed address; what differs from
+ * step to step is copied there and from there, of a loop by a number of the
+ * step that the GPU counts on.
  */
 #ifndef WEFT_CODELETS_GEN_GPU_H
 #define WEFT_CODELETS_GEN_GPU_H
@@ -52,9 +52,9 @@ WEFT_INLINE const struct weft_batch *weft_gen_gpu_step(
     return (const void *) (g->step + (size_t) i * g->step_bytes);
 }
 
-/* Puts planned steps before `end` on the stream, which have rows: one, or several
- * of the first one's launch rows (weft_gen_launch_rows()), of which none but
- * the first copies pages. */
+/* Puts planned steps before `end` on the stream, which have rows: one, or
+ * several of the first one's launch rows (weft_gen_launch_rows()), of which
+ * none but the first copies pages. */
 void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end);
 /* Puts copying what they have drawn, (steps, n_slots), to pinned memory behind
  * them. */

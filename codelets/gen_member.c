@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the members of a gang draw tokens: each computes the logits of its part of
- * the vocabulary, they meet, and each draws its share of the rows. */
+/* How the members of a gang draw tokens: each computes the logits of its part
+ * of the vocabulary, they meet, and each draws its share of the rows. */
 #include <string.h>
 
 #include "codelets/gen.h"

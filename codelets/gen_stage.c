@@ -2,10 +2,10 @@
 /*
  * A decode step in a stage of an instance that has several, on a GPU or on CPU
  * devices of one place: one task of each member, for all layers of the stage.
- * The rows of the step are planned before the first stage (gen_step.c), and pass
- * from stage to stage as a tile, which the first member has; the last stage
- * draws. CPU devices put what they draw into the state; a GPU's task ends on its
- * stream, and gen_settle follows.
+ * The rows of the step are planned before the first stage (gen_step.c), and
+ * pass from stage to stage as a tile, which the first member has; the last
+ * stage draws. CPU devices put what they draw into the state; a GPU's task ends
+ * on its stream, and gen_settle follows.
  */
 #include <string.h>
 

@@ -59,8 +59,8 @@ struct weft_gen_admit {
     const int32_t *token; /* (n_prompt) */
 };
 
-/* Tiles of an instance. steps: NULL, or at a GPU's place a tile of class samples
- * of weft_gen_steps_bytes(). */
+/* Tiles of an instance. steps: NULL, or at a GPU's place a tile of class
+ * samples of weft_gen_steps_bytes(). */
 struct weft_gen_tiles {
     struct weft_tile *state, *status;
     struct weft_tile *const *arena; /* by member, of its blocks */
@@ -76,9 +76,9 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
                            const struct weft_gen_tiles *tiles);
-/* Of a decode step in a stage. state, status: of the last stage's on CPU devices.
- * drawn: of it on a GPU, class samples, weft_gen_drawn_bytes(); otherwise
- * NULL. */
+/* Of a decode step in a stage. state, status: of the last stage's on CPU
+ * devices. drawn: of it on a GPU, class samples, weft_gen_drawn_bytes();
+ * otherwise NULL. */
 struct weft_gen_stage_tiles {
     struct weft_tile *batch, *x;
     struct weft_tile *const *arena; /* by member, of its blocks */
@@ -95,7 +95,8 @@ void weft_insert_gen_stage(struct weft_seq *seq,
                            const struct weft_params *fwd,
                            const struct weft_gen_args *args, int32_t n_slots,
                            const struct weft_gen_stage_tiles *tiles);
-/* Of a planned step (struct weft_batch), and of a chunk's with what they draw. */
+/* Of a planned step (struct weft_batch), and of a chunk's with what they
+ * draw. */
 size_t weft_gen_step_bytes(const struct weft_gen_args *args, int32_t n_slots,
                            int32_t max_total);
 size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
@@ -134,8 +135,8 @@ size_t weft_gen_cached_bytes(int32_t n_total);
 enum { WEFT_GEN_ARENAS = 64 };
 /* Gathers the pages that a sample had (left) in arenas of an instance into
  * `cache` (W, of weft_gen_cache_bytes()); and copies them to those that it has
- * taken in arenas of another one, cut alike. Of each all tiles lie at one place.
- * n_pages: of an arena. n_arenas: at most WEFT_GEN_ARENAS. */
+ * taken in arenas of another one, cut alike. Of each all tiles lie at one
+ * place. n_pages: of an arena. n_arenas: at most WEFT_GEN_ARENAS. */
 size_t weft_gen_cache_bytes(int32_t n_arenas, struct weft_tile *const arena[],
                             int32_t n_pages, int32_t n_total);
 void weft_insert_gen_pack(struct weft_seq *seq,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inference of a micro-batch in a stage by a gang: embedding, the layers and the
- * head, as far as the stage has them, in one task of each member. The rows pass
- * from stage to stage as a tile, which the first member has. */
+/* Inference of a micro-batch in a stage by a gang: embedding, the layers and
+ * the head, as far as the stage has them, in one task of each member. The rows
+ * pass from stage to stage as a tile, which the first member has. */
 #include "codelets/gang.h"
 #include "codelets/gen.h"
 #include "codelets/loss.h"

@@ -12,8 +12,8 @@ WEFT_INLINE bool weft_g_generate_is_one_task(
     return layout->plan.pp == 1 && layout->is_gang;
 }
 
-/* Whether what a stage does in a step is a task of each member, where a chunk is
- * not. */
+/* Whether what a stage does in a step is a task of each member, where a chunk
+ * is not. */
 WEFT_INLINE bool weft_g_generate_is_gang(const struct weft_g_layout *layout)
 {
     return layout->plan.pp > 1 && layout->is_gang;

@@ -19,8 +19,8 @@ struct weft_g_member {
 struct weft_g_layout {
     struct weft_call_plan plan;
     int32_t first_layer[WEFT_MAX_STAGES + 1];
-    /* In a recording of few layers (weft_recording_stretch()), for how many each
-     * one stands; borrowed. NULL: for itself. */
+    /* In a recording of few layers (weft_recording_stretch()), for how many
+     * each one stands; borrowed. NULL: for itself. */
     const int32_t *times;
     /* elements of the blocks of each kind of tile before one */
     size_t before[WEFT_N_TILE_KINDS][WEFT_MAX_BLOCKS + 1];

@@ -32,8 +32,8 @@ static size_t n_layers(const struct weft_g_layout *home, int32_t first,
     return n;
 }
 
-/* A tile's first element and its row's length, in elements; how many tiles it stands
- * for. */
+/* A tile's first element and its row's length, in elements; how many tiles it
+ * stands for. */
 struct position {
     int32_t stage, tp;
     size_t begin, total, times;

@@ -52,9 +52,10 @@ static struct weft_layer_tiles state_before(const struct weft_g_update *u,
  * offloaded: while one comes, another goes. */
 enum { STATES = 2 };
 
-/* AdamW at a place, with number i's state. Where that is offloaded, it comes from
- * host memory when the norm is known and the state of the last update but one
- * has gone, and goes back. That it comes in its turn bounds what is there. */
+/* AdamW at a place, with number i's state. Where that is offloaded, it comes
+ * from host memory when the norm is known and the state of the last update but
+ * one has gone, and goes back. That it comes in its turn bounds what is
+ * there. */
 static void adamw(struct weft_g_update *u, int32_t i,
                   const struct weft_g_bundle *b,
                   const struct weft_chunks *chunks, int32_t place,

@@ -161,8 +161,8 @@ static void tell_gangs(const struct weft_cli_plan_options *o,
                          "longer");
 }
 
-/* A simulation is one order of tasks; in another a run may need more, where memory
- * was not counted by task. */
+/* A simulation is one order of tasks; in another a run may need more, where
+ * memory was not counted by task. */
 static void tell_memory(const struct weft_cli_plan_options *o,
                         const struct weft_found *f, double has)
 {

@@ -38,8 +38,8 @@ void weft_cli_use_cluster(struct weft_cli_planned *o,
 const char *weft_cli_costs(const char *costs, const char *asked,
                            const struct weft_config *config);
 
-/* Reads how long responses are (weft_lengths_read(); NULL: as long as they can be),
- * and says how many are longer than the configuration allows. */
+/* Reads how long responses are (weft_lengths_read(); NULL: as long as they can
+ * be), and says how many are longer than the configuration allows. */
 int weft_cli_lengths(const char *text, const struct weft_config *config,
                      struct weft_lengths *out, struct weft_err *err);
 

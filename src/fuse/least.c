@@ -33,8 +33,8 @@ void weft_fuse_rates(const struct weft_shape *shape, const int32_t *first,
 }
 
 /* One of the models, all micro-batches alike: what its devices do in passes is
- * divided over stages and passes as layers are. Where the rest is done, as of the
- * optimizer, is left open. */
+ * divided over stages and passes as layers are. Where the rest is done, as of
+ * the optimizer, is left open. */
 static int add_model(const struct weft_fuse_call *call, int32_t tp, bool up,
                      struct weft_schedule_problem *p, struct weft_err *err)
 {

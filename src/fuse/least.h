@@ -16,8 +16,9 @@ struct weft_fuse_call {
     double busy_s, passes_s;
 };
 
-/* Whether pipelines of two calls on one mesh can be fused: stages of the one with
- * the smaller tp fill devices of stages of the other (RLHFuse section 5.1). */
+/* Whether pipelines of two calls on one mesh can be fused: stages of the one
+ * with the smaller tp fill devices of stages of the other (RLHFuse section
+ * 5.1). */
 bool weft_fuse_fits(const struct weft_call_plan *a,
                     const struct weft_call_plan *b);
 

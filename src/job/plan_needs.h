@@ -71,8 +71,8 @@ int weft_run_fuse(const struct weft_config *config, struct weft_plan *plan,
  * also where the plan is to be found (run/predict/auto.h). What a `layout` does
  * not say, and data parallelism, take from train.micro_batches, train.zero,
  * train.recompute, train.offload_optimizer and model.reference_offload. Calls
- * that the run does not make are left out. Release with weft_plan_release(). Errors: those of
- * weft_plan_read(), weft_plan_uniform(), weft_plan_check(). */
+ * that the run does not make are left out. Release with weft_plan_release().
+ * Errors: those of weft_plan_read(), weft_plan_uniform(), weft_plan_check(). */
 int weft_run_plan(const struct weft_config *config,
                   const struct weft_plan_needs *needs, struct weft_plan *out,
                   struct weft_err *err);

@@ -47,7 +47,8 @@ int weft_profile(const struct weft_config *config,
 
 /* Measures messages between the first two ranks of the job, one after another,
  * and sets them in a file of this machine. Collective. Errors: those of the
- * runtime, WEFT_ESTATE where a large message took no longer than a small one. */
+ * runtime, WEFT_ESTATE where a large message took no longer than a small
+ * one. */
 int weft_profile_messages(const struct weft_config *config,
                           struct weft_costs_file *file, struct weft_err *err);
 

@@ -128,8 +128,8 @@ static int least_turns(struct weft_profile_bench *b, int32_t n,
     return rc;
 }
 
-/* Seconds of each tile, where many and one were used; the rest, of none, is left
- * in *one. A busy machine may seem to take less for more. */
+/* Seconds of each tile, where many and one were used; the rest, of none, is
+ * left in *one. A busy machine may seem to take less for more. */
 static double of_tiles(double many_s, double *one)
 {
     double each_s = (many_s - *one) / (MANY - 1);

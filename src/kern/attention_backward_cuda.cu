@@ -4,8 +4,8 @@
  * attention_backward_impl.h. Probabilities are recomputed, for 16 rows and a
  * segment of 64 keys at a time, by two kernels: a block of the first has a
  * segment and goes through heads and rows in order (dK, dV); one of the second
- * has 16 rows of a head and goes through the keys in order (dQ). Of a grid, y is
- * a head of all tensor blocks, z a run.
+ * has 16 rows of a head and goes through the keys in order (dQ). Of a grid, y
+ * is a head of all tensor blocks, z a run.
  */
 #include "kern/attention_cuda.h"
 #include "kern/cuda_lang.h"

@@ -61,7 +61,8 @@ static __device__ __forceinline__ void scores_of(const uint16_t (*k)[WIDE],
         }
 }
 
-/* The lane's scores of its warp's N products, for the warps that share items. */
+/* The lane's scores of its warp's N products, for the warps that share
+ * items. */
 template <int N>
 static __device__ __forceinline__ void give_scores(float (*to)[PAGE + 4],
                                                    int key,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Segments of 256 keys of attention on tensor cores: how they are merged, kept
- * for another kernel to merge, and stored. Internal to attention_mma_cuda.cu. */
+ * for another kernel to merge, and stored. Internal to
+ * attention_mma_cuda.cu. */
 #ifndef WEFT_KERN_ATTENTION_SEGMENT_CUDA_H
 #define WEFT_KERN_ATTENTION_SEGMENT_CUDA_H
 

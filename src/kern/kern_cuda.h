@@ -41,8 +41,8 @@ void weft_k_rmsnorm_backward_cuda(struct CUstream_st *stream, int64_t m,
                                   const float *w, const float *dy, float *dx,
                                   float *dw, float *scratch);
 
-/* The gradient of y (m, ff) = silu(gate) * up of rows that alternate 32 gates and
- * 32 ups (rows.h), and y unless it is NULL. */
+/* The gradient of y (m, ff) = silu(gate) * up of rows that alternate 32 gates
+ * and 32 ups (rows.h), and y unless it is NULL. */
 void weft_k_swiglu_backward_cuda(struct CUstream_st *stream,
                                  enum weft_dtype dtype, int64_t m, int64_t ff,
                                  const void *gate_up, const float *dy,
@@ -276,13 +276,13 @@ void weft_k_adamw_cuda(struct CUstream_st *stream,
                        float *m, float *v);
 
 /* What a step that is put on a stream before its tokens are known takes from
- * the steps before it, from `drawn`, and which of its texts these have ended. In
- * place of tokens that are not known the caller has put -1 - i, i being an index
- * into drawn, which the kernel replaces. at (n_targets, 4): its fourth number is
- * the row's state, and beside it the same i, as weft_k_row_after() puts it; the
- * kernel leaves the state alone. Where drawn[i] is an end, or its text had ended
- * before, that state is "has ended", and the row's run, if there are any, is
- * empty: run[j] is that of target j. */
+ * the steps before it, from `drawn`, and which of its texts these have ended.
+ * In place of tokens that are not known the caller has put -1 - i, i being an
+ * index into drawn, which the kernel replaces. at (n_targets, 4): its fourth
+ * number is the row's state, and beside it the same i, as weft_k_row_after()
+ * puts it; the kernel leaves the state alone. Where drawn[i] is an end, or its
+ * text had ended before, that state is "has ended", and the row's run, if there
+ * are any, is empty: run[j] is that of target j. */
 struct weft_k_drawn {
     int32_t n_rows, n_targets, n_ends;
     const int32_t *end; /* (n_ends) in host memory */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the halves of a decoder layer's backward pass share on a GPU. Internal to
- * the kernels. */
+/* What the halves of a decoder layer's backward pass share on a GPU. Internal
+ * to the kernels. */
 #ifndef WEFT_KERN_LAYER_BACKWARD_CUDA_H
 #define WEFT_KERN_LAYER_BACKWARD_CUDA_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms of a decoder layer backwards on a GPU, behind the join of what the members
- * of a tp group have of their gradient. */
+/* Norms of a decoder layer backwards on a GPU, behind the join of what the
+ * members of a tp group have of their gradient. */
 #include "kern/layer_backward_cuda.h"
 #include "kern/sum_blocks_cuda.h"
 

@@ -38,8 +38,8 @@ void weft_rows_cuda_fill(struct CUstream_st *stream,
                          const struct weft_rows_cuda *rows,
                          const struct weft_rows_norm_cuda *norm);
 
-/* y (n) = silu(gate) * up of rows that alternate 32 gates and 32 ups (rows.h), of
- * tensor blocks: n[b] numbers of y. */
+/* y (n) = silu(gate) * up of rows that alternate 32 gates and 32 ups (rows.h),
+ * of tensor blocks: n[b] numbers of y. */
 struct weft_swiglu_cuda {
     int32_t n_blocks;
     int64_t n[WEFT_MAX_BLOCKS];

@@ -77,11 +77,11 @@ enum weft_group_advantage {
 void weft_k_group_advantage(enum weft_group_advantage kind, int32_t n,
                             const double *score, double *out);
 
-/* Generalised advantage estimation (Schulman et al. 2016) of one response of
- * n tokens, gamma and lambda in [0, 1]: a recursion from the last token to the
- * first, in f64, of which each advantage is rounded to f32. (In f32, 2,048 tokens
- * with lambda 1 are 2e-6 of the largest advantage off.) reward, value (n);
- * bootstrap: the value after the last token (0 when the response ended).
+/* Generalised advantage estimation (Schulman et al. 2016) of one response of n
+ * tokens, gamma and lambda in [0, 1]: a recursion from the last token to the
+ * first, in f64, of which each advantage is rounded to f32. (In f32, 2,048
+ * tokens with lambda 1 are 2e-6 of the largest advantage off.) reward, value
+ * (n); bootstrap: the value after the last token (0 when the response ended).
  * advantage_out, return_out (n) with return = advantage + value. */
 void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 const float *value, float bootstrap, float *advantage_out,

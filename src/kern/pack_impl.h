@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copying numbers into the order that products read: bf16 pairs, steps of
- * columns, transposes. Included by stream_impl.h. The first bf16 of a pair is the
- * low half of 4 bytes, as on little-endian machines.
+ * columns, transposes. Included by stream_impl.h. The first bf16 of a pair is
+ * the low half of 4 bytes, as on little-endian machines.
  */
 #include <string.h>
 

@@ -63,7 +63,8 @@ struct weft_migration {
 /* Replicas of a generation: no more than it has instances. */
 int32_t weft_migration_replicas(const struct weft_g_generate *gen);
 
-/* No more replicas of a call than it has (dp) can go on. Errors: WEFT_EINVAL. */
+/* No more replicas of a call than it has (dp) can go on. Errors:
+ * WEFT_EINVAL. */
 int weft_migration_check(int32_t instances, const char *call, int32_t dp,
                          struct weft_err *err);
 

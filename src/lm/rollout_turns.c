@@ -96,8 +96,8 @@ static bool awaits(const struct turns *t, int64_t instance)
     return c->n_finished < c->n && c->in_flight[own] > 0;
 }
 
-/* Whether it is a status of samples: that of the chunk behind an instance's last
- * sample says nothing. */
+/* Whether it is a status of samples: that of the chunk behind an instance's
+ * last sample says nothing. */
 static bool tells(const struct turns *t, int64_t instance)
 {
     int32_t own;

@@ -64,7 +64,8 @@ static bool holds(const char *token, int64_t bytes, const char *text,
 
 /* Whether tokens one after another can have the text somewhere in their bytes:
  * in one, or from the end of one over whole ones to the beginning of another.
- * there (n + 1): false. Sets there[i]: the first i bytes can stand at the end. */
+ * there (n + 1): false. Sets there[i]: the first i bytes can stand at the
+ * end. */
 static bool spells(const struct weft_stop_texts *tokens, const char *text,
                    int64_t n, bool *there)
 {

@@ -18,7 +18,8 @@ void weft_stops_add_id(struct weft_stops *stops, int32_t id);
 /* Adds a text (borrowed): a special token of the tokenizer, which ends a
  * response itself, or any other text. Clear with weft_stops_release(), also
  * after an error: special tokens and text together, a text that no tokens of
- * `folder` one after another have in their bytes, too many. `key` names the text in messages. */
+ * `folder` one after another have in their bytes, too many. `key` names the
+ * text in messages. */
 int weft_stops_add_text(struct weft_stops *stops,
                         const struct weft_tokenizer *tokenizer,
                         const char *folder, const char *key, const char *text,

@@ -299,8 +299,8 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     weft_tile_release(copy);
 }
 
-/* Gathers the flat values of a tile, of which it takes each chunk from the first
- * place that has it. */
+/* Gathers the flat values of a tile, of which it takes each chunk from the
+ * first place that has it. */
 static void gather_tile(struct walk *w, enum weft_tile_kind kind,
                         int32_t layer, int32_t block)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Randomly initialised models of a given size, for tests, benchmarks and first
- * experiments; run/init.h makes whole folders of them. Matrices are normal with deviation `std`,
- * norms 1, biases 0. A weight is a pure function of (seed, tensor, element).
- * So folders of one seed are the same however they were written, and a
- * scalar-head model has the layers of the language model of that seed.
+ * experiments; run/init.h makes whole folders of them. Matrices are normal with
+ * deviation `std`, norms 1, biases 0. A weight is a pure function of (seed,
+ * tensor, element). So folders of one seed are the same however they were
+ * written, and a scalar-head model has the layers of the language model of that
+ * seed.
  */
 #ifndef WEFT_MODEL_INIT_H
 #define WEFT_MODEL_INIT_H

@@ -78,13 +78,13 @@ const struct weft_node_kind *weft_cluster_node(
 int32_t weft_cluster_n_devices(const struct weft_cluster *cluster);
 /* Ranks of a run have equally many devices. Where kinds of node have unlike
  * numbers, ranks of so many (at most what all kinds have in common: returned by
- * the first) lie in nodes as many as fit, node by node; the second says how many
- * fit. */
+ * the first) lie in nodes as many as fit, node by node; the second says how
+ * many fit. */
 int32_t weft_cluster_common(const struct weft_cluster *cluster);
 int32_t weft_cluster_fits(const struct weft_cluster *cluster,
                           int32_t n_devices);
-/* Where rank `rank` of n_ranks lies: its node, and the node's device that is its
- * first. Where all nodes have as many devices, ranks beyond the nodes share
+/* Where rank `rank` of n_ranks lies: its node, and the node's device that is
+ * its first. Where all nodes have as many devices, ranks beyond the nodes share
  * these. */
 int32_t weft_cluster_rank(const struct weft_cluster *cluster, int32_t n_ranks,
                           int32_t n_devices, int32_t rank,

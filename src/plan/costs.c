@@ -135,8 +135,8 @@ int32_t weft_costs_path(const struct weft_costs *c, int32_t from, int32_t to,
     return n;
 }
 
-/* The place in whose memory a tile lies: what is the host's at the place of a GPU
- * lies where the rank's CPU devices have theirs. */
+/* The place in whose memory a tile lies: what is the host's at the place of a
+ * GPU lies where the rank's CPU devices have theirs. */
 static int32_t place_of(const struct weft_costs *c,
                         const struct weft_rec_tile *tile)
 {
@@ -217,8 +217,9 @@ static double moved_s(const struct weft_costs *c, int32_t node, double bytes,
             * weft_size_table_at(&kind_of(c, node)->by_bytes, each));
 }
 
-/* Norms, residual sums and activation functions: kernels of their own, which move
- * bytes between products. All members of a tp group do those of all rows. */
+/* Norms, residual sums and activation functions: kernels of their own, which
+ * move bytes between products. All members of a tp group do those of all
+ * rows. */
 static double passes_s(const struct weft_costs *c,
                        const struct weft_recording *r,
                        const struct weft_rec_work *w, int32_t node)

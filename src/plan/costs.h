@@ -59,8 +59,8 @@ double weft_costs_task(struct weft_costs *costs,
                        const struct weft_recording *r, int64_t task,
                        int32_t device);
 
-/* Whether the file says what a recorded task or message takes, or its links do, as
- * of copies; false: the cluster's description does. */
+/* Whether the file says what a recorded task or message takes, or its links do,
+ * as of copies; false: the cluster's description does. */
 bool weft_costs_is_measured(const struct weft_costs *costs,
                             const struct weft_recording *r, int64_t task);
 

@@ -193,8 +193,8 @@ int weft_costs_file_add(struct weft_costs_file *f,
 
 /* ---- Between tasks ----------------------------------------------------- */
 
-/* After a task of at least LONG_S the program has inserted the next ones; whoever
- * begins later than SOON_S afterwards has waited for something else. */
+/* After a task of at least LONG_S the program has inserted the next ones;
+ * whoever begins later than SOON_S afterwards has waited for something else. */
 static const double LONG_S = 1e-4, SOON_S = 1e-4;
 enum { LEAST_TURNS = 16 };
 
@@ -299,9 +299,9 @@ static double fastest(const struct weft_costs_file *f, enum weft_dtype dtype)
     return most[most[1] > 0];
 }
 
-/* Beyond the last size, `size`, which is next to size_before (0: there is none):
- * what rows more took between the two, at most in proportion. One size alone
- * mostly reads weights, which more rows share: then these take what their
+/* Beyond the last size, `size`, which is next to size_before (0: there is
+ * none): what rows more took between the two, at most in proportion. One size
+ * alone mostly reads weights, which more rows share: then these take what their
  * operations do at the best. */
 static struct price beyond(const struct weft_costs_file *f,
                            const struct weft_cost_op *op, double size_before,

@@ -72,10 +72,10 @@ int weft_costs_file_add(struct weft_costs_file *file,
                         const struct weft_recording *r, int64_t n,
                         const struct weft_span ran[], struct weft_err *err);
 
-/* Raises task_s to what devices took in that recording from the end of a task to the
- * beginning of the next, but for its tiles, in the median over those that followed
- * at once on a task of 0.1 ms or more: caches are cold then, as in runs, which they
- * are not where tasks do nothing. Errors: WEFT_ENOMEM. */
+/* Raises task_s to what devices took in that recording from the end of a task
+ * to the beginning of the next, but for its tiles, in the median over those
+ * that followed at once on a task of 0.1 ms or more: caches are cold then, as
+ * in runs, which they are not where tasks do nothing. Errors: WEFT_ENOMEM. */
 int weft_costs_file_turns(struct weft_costs_file *file,
                           const struct weft_recording *r, int64_t n,
                           const struct weft_span ran[], struct weft_err *err);

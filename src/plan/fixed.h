@@ -13,16 +13,16 @@
 
 #include "plan/layout.h"
 
-/* Of each call what is fixed: degrees and nodes of meshes that are not 0, numbers
- * of micro-batches and ZeRO that are not -1, recompute and offload that are
- * true. */
+/* Of each call what is fixed: degrees and nodes of meshes that are not 0,
+ * numbers of micro-batches and ZeRO that are not -1, recompute and offload that
+ * are true. */
 struct weft_fixed {
     struct weft_call_plan call[WEFT_MAX_CALLS];
     bool any, meshes; /* of some call anything, its mesh */
 };
 
-/* Reads a text, NULL: nothing is fixed. Errors: WEFT_EINVAL, a sentence that has
- * the word. */
+/* Reads a text, NULL: nothing is fixed. Errors: WEFT_EINVAL, a sentence that
+ * has the word. */
 int weft_fixed_read(const char *text, const struct weft_plan_needs *needs,
                     struct weft_fixed *out, struct weft_err *err);
 

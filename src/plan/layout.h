@@ -52,7 +52,8 @@ struct weft_call_plan {
     int32_t zero;          /* train: 0 none, 1 optimizer state, 2 and
                               gradients, 3 and parameters are split over dp */
     bool recompute;        /* train: activations */
-    /* to host memory between uses: a frozen model; train: the optimizer state */
+    /* to host memory between uses: a frozen model; train: the optimizer
+     * state */
     bool offload;
     /* Fused pipelines (RLHFuse section 5) lie beside one another: the stages
      * of a replica, not the replicas of a stage, are neighbours; reversed:
@@ -202,8 +203,8 @@ void weft_plan_default(const struct weft_plan_needs *needs,
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 /* What such a text says, of which any part may be missing: sets the degrees and
- * options that are there, and whether optimizer states are offloaded. Errors: as
- * weft_plan_uniform(). */
+ * options that are there, and whether optimizer states are offloaded. Errors:
+ * as weft_plan_uniform(). */
 int weft_plan_layout_text(const char *layout, struct weft_call_plan *said,
                           bool *state_out, struct weft_err *err);
 

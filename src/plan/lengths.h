@@ -38,8 +38,8 @@ int weft_lengths_read(const char *text, struct weft_lengths *out,
                       struct weft_err *err);
 void weft_lengths_release(struct weft_lengths *lengths);
 
-/* How many of the lengths given, or of the one that all have, exceed `most`, which
- * they then count as; *n_out: of how many. */
+/* How many of the lengths given, or of the one that all have, exceed `most`,
+ * which they then count as; *n_out: of how many. */
 int64_t weft_lengths_above(const struct weft_lengths *lengths, int32_t most,
                            int64_t *n_out);
 

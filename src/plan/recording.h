@@ -231,10 +231,11 @@ void weft_recording_work(struct weft_recording *r,
 void weft_rec_work_repeat(struct weft_rec_work *work, double n);
 /* The last task stands for n of the like, one after another. */
 void weft_recording_repeat(struct weft_recording *r, int32_t n);
-/* Layer l of a model stands for times[l] of the like, l < n_layers: its tasks do as
- * much work, its tiles are as large. A task without a layer does as much more as the
- * tiles are larger that it uses, and a message as the one that it reads: so an
- * activation that passes from stage to stage has to be no layer's. */
+/* Layer l of a model stands for times[l] of the like, l < n_layers: its tasks
+ * do as much work, its tiles are as large. A task without a layer does as much
+ * more as the tiles are larger that it uses, and a message as the one that it
+ * reads: so an activation that passes from stage to stage has to be no
+ * layer's. */
 void weft_recording_stretch(struct weft_recording *r, int32_t n_layers,
                             const int32_t times[]);
 /* What is recorded from here on is in its turn, or what is done when a sample

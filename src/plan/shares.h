@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shares of a call's dp members on devices of unlike speed. Samples are dealt to
- * the members of generation and inference, and gradient groups to those of
+ * Shares of a call's dp members on devices of unlike speed. Samples are dealt
+ * to the members of generation and inference, and gradient groups to those of
  * training, in proportion. The numbers do not depend on it: each part of a tree
  * is added by another member then, in the same order.
  */

@@ -96,9 +96,9 @@ struct weft_span {
 };
 
 /* Which calls' tasks come first on devices that they share. All that follows
- * waits for generation, and that for the policy's training. Other training comes
- * before inference, of which a part waits for it and the rest need not be the
- * first to end. */
+ * waits for generation, and that for the policy's training. Other training
+ * comes before inference, of which a part waits for it and the rest need not be
+ * the first to end. */
 enum weft_priority {
     WEFT_PRIORITY_RESTORE = -1, /* of offloaded weights */
     WEFT_PRIORITY_INFER,        /* and whatever has no other */

@@ -32,8 +32,9 @@ void weft_progress_free(struct weft_progress *progress);
 /* "1m20s", "3h05m", "12s" */
 const char *weft_progress_duration(double s, char out[24]);
 
-/* Formats the line of an iteration; returns out. before: of the metric
- * whose change is shown, in the previous iteration, NaN if there is none. eta_s < 0: unknown. */
+/* Formats the line of an iteration; returns out. before: of the metric whose
+ * change is shown, in the previous iteration, NaN if there is none. eta_s < 0:
+ * unknown. */
 const char *weft_progress_line(int64_t iteration, int64_t n_total,
                                const struct weft_metrics *metrics,
                                double before, double eta_s, char *out,

@@ -207,8 +207,8 @@ void weft_seq_fail(struct weft_seq *seq, int code, const char *fmt, ...)
 
 /* Calls fn when the tasks inserted so far that write a tile of this rank have
  * ended, in error or not, from any thread, which must not be kept waiting.
- * data: the tile's, NULL where nobody wrote it or it has a GPU's memory. Errors:
- * WEFT_ENOMEM. Local. */
+ * data: the tile's, NULL where nobody wrote it or it has a GPU's memory.
+ * Errors: WEFT_ENOMEM. Local. */
 typedef void (*weft_written_fn)(void *ctx, const void *data);
 int weft_tile_when_written(struct weft_tile *tile, weft_written_fn fn,
                            void *ctx, struct weft_err *err);

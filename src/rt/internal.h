@@ -571,8 +571,8 @@ struct weft_nap {
 };
 void weft_nap(struct weft_nap *nap);
 
-/* When this thread, and those that it starts from now on, run where threads have
- * fewer cores (wake.c). */
+/* When this thread, and those that it starts from now on, run where threads
+ * have fewer cores (wake.c). */
 enum weft_wake { WEFT_WAKE_IN_TURN, WEFT_WAKE_FIRST, WEFT_WAKE_LAST };
 void weft_wake(enum weft_wake how);
 

@@ -261,7 +261,8 @@ static void pools_free(struct weft_rt *rt)
 
 /* Each device has a core of its own, of those that this process may use, where
  * there are enough; where all ranks of the machine may use the same ones, they
- * divide them. StarPU by itself takes the machine's first ones in every rank. */
+ * divide them. StarPU by itself takes the machine's first ones in every
+ * rank. */
 static void choose_cores(const struct weft_rt *rt, int n_threads,
                          struct starpu_conf *conf)
 {

@@ -2,11 +2,11 @@
 /*
  * Which thread runs first where threads have fewer cores. Devices' threads have
  * work for long; those that insert tasks or handle messages have some for a few
- * microseconds, for which other devices wait. Linux lets a thread that wakes wait
- * until the one that runs has had its slice, of milliseconds; not behind one of
- * policy "batch" that wakes, and, from 6.12 on, not where its own slice is the
- * shorter one. Shares of the cores stay what they are. Nothing of this needs
- * privileges, and where the system refuses it, all goes on as before.
+ * microseconds, for which other devices wait. Linux lets a thread that wakes
+ * wait until the one that runs has had its slice, of milliseconds; not behind
+ * one of policy "batch" that wakes, and, from 6.12 on, not where its own slice
+ * is the shorter one. Shares of the cores stay what they are. Nothing of this
+ * needs privileges, and where the system refuses it, all goes on as before.
  */
 #include <sched.h>
 #include <stdint.h>

@@ -41,9 +41,9 @@ int weft_ahead_write(struct weft_trainer *t, const char *stage,
 int weft_ahead_read(struct weft_trainer *t, const char *folder,
                     const struct weft_manifest *manifest,
                     struct weft_err *err);
-/* Before a run goes on by another plan: the next iteration's samples leave their
- * tiles and the iteration is forgotten, to begin again with t->ahead, as it does
- * behind a checkpoint; nothing if none is ahead. Collective. Errors:
+/* Before a run goes on by another plan: the next iteration's samples leave
+ * their tiles and the iteration is forgotten, to begin again with t->ahead, as
+ * it does behind a checkpoint; nothing if none is ahead. Collective. Errors:
  * WEFT_ENOMEM, those of the sequence. */
 int weft_ahead_lift(struct weft_trainer *t, struct weft_err *err);
 /* Makes sample i of t->ahead, whose prompt was drawn, a finished one, with

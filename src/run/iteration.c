@@ -276,12 +276,12 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
 }
 
 /* Whether the next iteration's generation begins in this one. With staleness it
- * needs no new weights, and checkpoints and changes of the plan take its samples
- * along (run/ahead.h). Else it needs the actor's new weights, but not the
- * critic's, so it runs during the critic's training; inference on samples from
- * the data needs neither. It does not begin before a checkpoint then, nor before
- * the run may go on by another plan, nor where training begins with it: that
- * belongs to its own turn. */
+ * needs no new weights, and checkpoints and changes of the plan take its
+ * samples along (run/ahead.h). Else it needs the actor's new weights, but not
+ * the critic's, so it runs during the critic's training; inference on samples
+ * from the data needs neither. It does not begin before a checkpoint then, nor
+ * before the run may go on by another plan, nor where training begins with it:
+ * that belongs to its own turn. */
 static bool is_ahead(const struct weft_trainer *t)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;

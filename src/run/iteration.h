@@ -227,8 +227,8 @@ int weft_iteration_calls_init(struct weft_iteration *p);
 int32_t weft_iteration_by_share(const struct weft_iteration_call *c,
                                 const struct weft_call_plan *plan);
 /* The replica for the next micro-batch of n samples; -1: it waits. All have
- * them in turn or by their shares; with inter-stage fusion, where samples are to
- * move, the one that has had fewest of those whose devices generate no more.
+ * them in turn or by their shares; with inter-stage fusion, where samples are
+ * to move, the one that has had fewest of those whose devices generate no more.
  * While none have moved, none gets more than its part, as others will be free
  * soon. When all samples have ended, nothing waits. */
 int32_t weft_iteration_replica(const struct weft_iteration *p,
@@ -354,16 +354,15 @@ int weft_iteration_rewards(struct weft_iteration *p);
 int weft_iteration_score(struct weft_iteration *p);
 void weft_iteration_model_scores(struct weft_iteration *p);
 
-/* Seconds of one batch of samples. `step` is the time from its first
- * generation task to its last training task. As its generation may run while
- * the previous batch trains, `step` can be longer than the time between the
- * ends of two iterations. The time of a call is from its first task to its
- * last; `steps` and `gen_work` are the run times of tasks, summed over
- * devices. `offload` is that of the copies that bring offloaded weights back,
- * `hidden` the part of it beside which the same rank ran another call.
- * `gen_infer` is from generation's first task to inference's last, `overlap` the
- * share of inference, from its first task to its last, that lay beside
- * generation. */
+/* Seconds of one batch of samples. `step` is the time from its first generation
+ * task to its last training task. As its generation may run while the previous
+ * batch trains, `step` can be longer than the time between the ends of two
+ * iterations. The time of a call is from its first task to its last; `steps`
+ * and `gen_work` are the run times of tasks, summed over devices. `offload` is
+ * that of the copies that bring offloaded weights back, `hidden` the part of it
+ * beside which the same rank ran another call. `gen_infer` is from generation's
+ * first task to inference's last, `overlap` the share of inference, from its
+ * first task to its last, that lay beside generation. */
 struct weft_iteration_times {
     double gen_infer, overlap;
     double gen, gen_work, scoring, logps, old_logps, valuing, steps;

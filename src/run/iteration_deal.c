@@ -99,9 +99,9 @@ static bool is_one_place(const struct weft_g_layout *layout)
 }
 
 /* Whether micro-batches of a call wait for devices that are free: not where
- * nothing says when these will be, neither costs nor samples that move; not where
- * any device takes them, as then those that are free do; and not where replicas
- * have shares, which micro-batches are cut by. */
+ * nothing says when these will be, neither costs nor samples that move; not
+ * where any device takes them, as then those that are free do; and not where
+ * replicas have shares, which micro-batches are cut by. */
 static bool holds(const struct weft_iteration *p,
                   const struct weft_iteration_call *c)
 {

@@ -211,8 +211,8 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c,
     return rc;
 }
 
-/* How many of those that wait are the next micro-batch: the first ones that fit,
- * `full`: with one more behind them that does not. No replica waits while
+/* How many of those that wait are the next micro-batch: the first ones that
+ * fit, `full`: with one more behind them that does not. No replica waits while
  * another one has more than its share. */
 static int32_t n_next(const struct weft_iteration *p,
                       const struct weft_iteration_call *c, bool *full)
@@ -247,9 +247,9 @@ static double rows_of(const struct weft_iteration *p,
 }
 
 /* The next micro-batch of a call by the clock, and the replica that is free for
- * it first; false: there is none. It need not be full where a device has nothing
- * else to do and its samples have waited for as long as it takes; nor in the end,
- * when all that is left is for all. */
+ * it first; false: there is none. It need not be full where a device has
+ * nothing else to do and its samples have waited for as long as it takes; nor
+ * in the end, when all that is left is for all. */
 static bool next_paced(const struct weft_iteration *p,
                        const struct weft_iteration_call *c, bool last,
                        int32_t n_left, int32_t *n_out, int32_t *dp_out)

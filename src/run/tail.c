@@ -331,8 +331,8 @@ static int find_link(const struct weft_iteration_set *set, double *out,
 }
 
 /* From how many tokens on it is faster to move the cache than to read a sample
- * again; 0: never. Reading has a part that does not grow, so that it may pay for
- * short ones alone, which is not asked. */
+ * again; 0: never. Reading has a part that does not grow, so that it may pay
+ * for short ones alone, which is not asked. */
 static int32_t cached_from(const struct weft_g_generate *gen,
                            const struct weft_migrate_costs *costs)
 {
@@ -469,8 +469,8 @@ static double read_more_s(struct priced *p, int32_t most)
     return fmax(step_s(p, &rows) - decoded_s, 0) / most;
 }
 
-/* Lines through the smallest and the largest batches; one that would begin below
- * 0, as where large batches cost more for each row, begins there. */
+/* Lines through the smallest and the largest batches; one that would begin
+ * below 0, as where large batches cost more for each row, begins there. */
 static int find_pace(const struct weft_iteration_set *set,
                      struct weft_tail_pace *out, struct weft_err *err)
 {

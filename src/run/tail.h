@@ -87,9 +87,9 @@ const struct weft_rollout_order *weft_tail_order(const struct weft_trainer *t,
  * 0. */
 void weft_tail_note(const struct weft_iteration *p);
 
-/* The lengths of responses in the last iterations that were noted, of which 0 are
- * of sets that are not generated. Returns their number. Borrowed until more are
- * noted. */
+/* The lengths of responses in the last iterations that were noted, of which 0
+ * are of sets that are not generated. Returns their number. Borrowed until more
+ * are noted. */
 int32_t weft_tail_responses(const struct weft_tail *tail,
                             const int32_t **out);
 

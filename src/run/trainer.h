@@ -162,18 +162,18 @@ int weft_trainer_open_logged(const char *config, int n_override,
 int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err);
 void weft_trainer_release_tiles(struct weft_trainer *t);
 
-/* The layout of every call by t->plan. Errors: those of weft_g_layout_init(), of
- * weft_migration_check(). */
+/* The layout of every call by t->plan. Errors: those of weft_g_layout_init(),
+ * of weft_migration_check(). */
 int weft_trainer_lay_out(struct weft_trainer *t, struct weft_err *err);
 /* Whether another plan gives a role's tiles another home. */
 bool weft_trainer_moves(const struct weft_trainer *t,
                         const struct weft_plan *plan, int32_t role);
 /* Goes on by another plan, which was checked for the job, between iterations:
  * numbers stay what they are. Of a next one that has begun the samples are kept
- * (run/ahead.h). Instances are made anew, and models whose home changes move one
- * after the other; meanwhile there are both copies of one. Takes the plan over,
- * also after an error. Collective. Errors: those of creating tiles, after which
- * the run cannot go on. */
+ * (run/ahead.h). Instances are made anew, and models whose home changes move
+ * one after the other; meanwhile there are both copies of one. Takes the plan
+ * over, also after an error. Collective. Errors: those of creating tiles, after
+ * which the run cannot go on. */
 int weft_trainer_change_plan(struct weft_trainer *t, struct weft_plan *plan,
                              struct weft_err *err);
 

@@ -70,10 +70,10 @@ int weft_renderer_encode_pair(const struct weft_renderer *renderer,
 /* The ids of prompt and response by a template that marks what the assistant
  * says ({% generation %}), with these marks in said: an id is the assistant's
  * if a mark begins or ends in it, or it is between, as Transformers'
- * return_assistant_tokens_mask has it. n_prompt is the number of ids before
- * the first of them. Of a row whose response is not the last of the
- * prompt's own messages, the prompt's are left out, as in TRL. More errors:
- * WEFT_EINVAL (no template, one without marks, nothing of the row is marked). */
+ * return_assistant_tokens_mask has it. n_prompt is the number of ids before the
+ * first of them. Of a row whose response is not the last of the prompt's own
+ * messages, the prompt's are left out, as in TRL. More errors: WEFT_EINVAL (no
+ * template, one without marks, nothing of the row is marked). */
 int weft_renderer_encode_turns(const struct weft_renderer *renderer,
                                const struct weft_tokenizer *tokenizer,
                                const struct weft_row *row,

@@ -106,8 +106,8 @@ static void after_copy(void)
     stop();
 }
 
-/* A copy of what a running kernel writes, and one to what it reads, wait for its
- * end; those of other tiles, inserted behind them, do not. */
+/* A copy of what a running kernel writes, and one to what it reads, wait for
+ * its end; those of other tiles, inserted behind them, do not. */
 static void after_kernel(void)
 {
     start(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fused training takes at least: closed forms of chains and of full devices,
- * and never more than a schedule that is found. */
+/* What fused training takes at least: closed forms of chains and of full
+ * devices, and never more than a schedule that is found. */
 #include "harness.h"
 
 #include <math.h>
@@ -34,7 +34,8 @@ static double least(const struct weft_call_plan plan[2], const int32_t n[2],
 }
 
 /* One micro-batch passes all stages, forth and back, and what its devices do in
- * the mean is done that many times in turn; a model's steps follow one another. */
+ * the mean is done that many times in turn; a model's steps follow one
+ * another. */
 static void test_chain(void)
 {
     static const int32_t one[2] = {1, 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of an instance on CPU devices and on GPUs: what they end with, and what
- * emulated cards counted meanwhile. */
+/* Chunks of an instance on CPU devices and on GPUs: what they end with, and
+ * what emulated cards counted meanwhile. */
 #ifndef WEFT_TESTS_CHUNKS_FIXTURE_H
 #define WEFT_TESTS_CHUNKS_FIXTURE_H
 

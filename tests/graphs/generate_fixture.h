@@ -72,7 +72,8 @@ static inline bool stays_in(const struct weft_moved *m, int32_t replica)
 }
 
 /* Samples leave those replicas that go on no more, for those that do. A later
- * migration waits for the samples of the one before: it finds none elsewhere. */
+ * migration waits for the samples of the one before: it finds none
+ * elsewhere. */
 static inline void check_moved(const struct weft_migrated *m,
                                const struct weft_rollout_stats *stats)
 {

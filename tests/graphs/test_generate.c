@@ -96,10 +96,10 @@ static void test_again(void)
     fixture_stop(&f);
 }
 
-/* Of three replicas the last has one sample left, of 71 tokens, when its first 55
- * statuses have been read; then only the first one's are, until its samples have
- * ended. So a second migration is due when the last one's sample, which is to
- * move by the first, has not: it waits for it. */
+/* Of three replicas the last has one sample left, of 71 tokens, when its first
+ * 55 statuses have been read; then only the first one's are, until its samples
+ * have ended. So a second migration is due when the last one's sample, which is
+ * to move by the first, has not: it waits for it. */
 static void test_again_waits(void)
 {
     static struct text base[N], other[N];
@@ -127,8 +127,9 @@ static void test_again_waits(void)
 }
 
 /* A replica whose samples had ended before it was freed has nothing that must
- * move, so the next migration waits for no status of it: the tail of four, three
- * and two samples shrinks three times, as there is a replica with none or one. */
+ * move, so the next migration waits for no status of it: the tail of four,
+ * three and two samples shrinks three times, as there is a replica with none or
+ * one. */
 static void test_again_idle(void)
 {
     static struct text base[N], other[N];
@@ -310,8 +311,8 @@ static void cross_end(const struct text *text)
 
 /* Stages of gangs: steps of as many instances as there are stages pass the same
  * devices, of which there are more than cores. Beside them other gangs of these
- * devices infer, one over both stages, and one whose stages have the devices the
- * other way round. */
+ * devices infer, one over both stages, and one whose stages have the devices
+ * the other way round. */
 static void check_stages(enum weft_dtype dtype)
 {
     static struct text base[N], other[N];

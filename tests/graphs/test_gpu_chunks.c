@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chunk at a GPU's place is one task that waits once and launches its steps as
- * one graph, few of which are made, and leaves the state of a CPU device's chunk:
- * who ended, where and why, also in the middle of a chunk, and also where pages
- * are short. */
+/* A chunk at a GPU's place is one task that waits once and launches its steps
+ * as one graph, few of which are made, and leaves the state of a CPU device's
+ * chunk: who ended, where and why, also in the middle of a chunk, and also
+ * where pages are short. */
 #include "chunks_fixture.h"
 
 static const struct weft_stage_layers all_layers = {0, 2, true, true};

@@ -425,8 +425,8 @@ static void check_untouched(const struct caches *c,
     weft_free(nan);
 }
 
-/* Sequences of some rows, then a row each; but the last has ended, as the device
- * alone knows. Returns how many kernels the step was. */
+/* Sequences of some rows, then a row each; but the last has ended, as the
+ * device alone knows. Returns how many kernels the step was. */
 static int64_t decode_step(struct fixture *f)
 {
     static const int32_t length[DECODED] = {70, 1, 63, 2, 5, 3, 1, 64, 9, 64};
@@ -537,20 +537,21 @@ static int64_t backward_step(struct fixture *f, int32_t n_rows)
 }
 
 /* Beside its products, of which each block has one of q, k and v, of o, of gate
- * and up, of down: rows with the first norm; q, k and v with rotation and cache;
- * attention and its join; the sum with the second norm; SwiGLU; the last sum. */
+ * and up, of down: rows with the first norm; q, k and v with rotation and
+ * cache; attention and its join; the sum with the second norm; SwiGLU; the last
+ * sum. */
 static int64_t decode_launches(int32_t n_blocks)
 {
     return 4 * n_blocks + 7;
 }
 
-/* Each block has 8 products, for gradients of weights and of inputs, and SwiGLU;
- * besides: the rounded gradient with the second norm; rows; three of attention;
- * rotation with rounding; the first norm; biases; two for each norm backwards.
- * Gradients of the layer's and of the MLP's input are sums over several blocks,
- * which come in pieces of as many rows as scratch has room for: a launch more
- * for each, and the products' again. A KV head that several blocks read has its
- * sum and its zero in the other one, for dk and for dv. */
+/* Each block has 8 products, for gradients of weights and of inputs, and
+ * SwiGLU; besides: the rounded gradient with the second norm; rows; three of
+ * attention; rotation with rounding; the first norm; biases; two for each norm
+ * backwards. Gradients of the layer's and of the MLP's input are sums over
+ * several blocks, which come in pieces of as many rows as scratch has room for:
+ * a launch more for each, and the products' again. A KV head that several
+ * blocks read has its sum and its zero in the other one, for dk and for dv. */
 static int64_t backward_launches(int32_t n_blocks, int32_t n_pieces,
                                  int32_t n_shared)
 {

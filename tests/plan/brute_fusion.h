@@ -156,8 +156,8 @@ static void start(struct world *w, const struct weft_overlap_job *job)
     }
 }
 
-/* Moves what is left to some of those that go on, of whom free[i] is -1; sets it
- * for who does so no more. */
+/* Moves what is left to some of those that go on, of whom free[i] is -1; sets
+ * it for who does so no more. */
 static int move(struct world *w, int instances, const int *stopped,
                 int free[8])
 {

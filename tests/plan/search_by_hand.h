@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small problems of the search for plans, and a simulator of the tests' own, which
- * knows devices one by one and goes on in small steps of time.
+ * Small problems of the search for plans, and a simulator of the tests' own,
+ * which knows devices one by one and goes on in small steps of time.
  */
 #ifndef WEFT_TESTS_PLAN_SEARCH_BY_HAND_H
 #define WEFT_TESTS_PLAN_SEARCH_BY_HAND_H

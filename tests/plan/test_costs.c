@@ -202,8 +202,8 @@ static void test_tasks(void)
     work.n_layers = 2;
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 7),
                30e-6 + 6 * 7e-6 + 1e12 / (10e12 * 0.18)));
-    /* two passes in each, over 17 rows of 8 numbers: 544 bytes of the memory that
-     * 4 devices share */
+    /* two passes in each, over 17 rows of 8 numbers: 544 bytes of the memory
+     * that 4 devices share */
     shape.hidden = 8;
     work.n_passes = 2;
     work.flop = 0;
@@ -358,10 +358,10 @@ static void test_cpus_beside_gpus(void)
     CHECK(strstr(err.text, "the plan has 6 devices on each node") != NULL);
 }
 
-/* An instruction of one task of each of three members, which receives 3 parts of
- * 1000 bytes from each of the two others: in turn twice, the two at the same
- * time. What comes from the own rank are three tasks more, copies; what comes from
- * another are messages. */
+/* An instruction of one task of each of three members, which receives 3 parts
+ * of 1000 bytes from each of the two others: in turn twice, the two at the same
+ * time. What comes from the own rank are three tasks more, copies; what comes
+ * from another are messages. */
 static void test_gang(void)
 {
     const struct weft_work work = {.bytes = 1000, .is_all = true};

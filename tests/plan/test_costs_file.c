@@ -99,9 +99,9 @@ static void collect(struct weft_costs_file *f)
     REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
 }
 
-/* Tasks of two devices; each uses two tiles, at 0.1 us each. After half of the long
- * ones the next begins 4 us and 0.2 for its tiles later, twice 10 us; what follows
- * on short ones, or late, does not count, nor do few. */
+/* Tasks of two devices; each uses two tiles, at 0.1 us each. After half of the
+ * long ones the next begins 4 us and 0.2 for its tiles later, twice 10 us; what
+ * follows on short ones, or late, does not count, nor do few. */
 static void check_turns(int n, double expected_s)
 {
     struct weft_costs_file f = {.task_s = 3e-6, .task_tile_s = 1e-7};

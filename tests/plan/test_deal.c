@@ -79,8 +79,8 @@ static double best_of(int32_t n, const double *cost, int32_t i, int32_t dp,
 }
 
 /* For every dp, the heaviest of dp members that have groups in a row is within
- * 4/3 of the best deal there is: Graham's bound for longest-first, which halving
- * again and again was seen to keep. */
+ * 4/3 of the best deal there is: Graham's bound for longest-first, which
+ * halving again and again was seen to keep. */
 static void check_members(int32_t n, const double *cost, int32_t n_groups,
                           const int32_t *group)
 {
@@ -143,9 +143,10 @@ static void test_deal_by_hand(void)
         CHECK_INT(group[i], expected[i]);
 }
 
-/* By hand: 8 7 6 5 3 into four: three to the first half, so 8 goes to the second,
- * 7 and 6 to the first, 5 to the second (8 < 13), which is full, 3 to the first.
- * There 7 is alone, in the half with less room, and 6 and 3 are together. */
+/* By hand: 8 7 6 5 3 into four: three to the first half, so 8 goes to the
+ * second, 7 and 6 to the first, 5 to the second (8 < 13), which is full, 3 to
+ * the first. There 7 is alone, in the half with less room, and 6 and 3 are
+ * together. */
 static void test_deal_in_fours(void)
 {
     const double cost[] = {8, 7, 6, 5, 3};

@@ -91,9 +91,10 @@ static double steady_s(const struct weft_dataflow *flow, int n)
     return s;
 }
 
-/* Iterations of a rollout of 1 s, which then a policy is trained with for 1 s on
- * another device; and a critic, on the first, in 4 parts, which give way to the
- * next rollout; the rollout after the next waits for it. Seconds of a period. */
+/* Iterations of a rollout of 1 s, which then a policy is trained with for 1 s
+ * on another device; and a critic, on the first, in 4 parts, which give way to
+ * the next rollout; the rollout after the next waits for it. Seconds of a
+ * period. */
 static double period(int n, double part_s)
 {
     struct weft_dataflow flow;
@@ -128,8 +129,8 @@ static double period(int n, double part_s)
 }
 
 /* With staleness: the weights that a rollout keeps, 0.5 s of copies, are those
- * from before the training beside which it runs; the second one's are there from
- * the start. A rollout takes 1 s, training 2 s on another device. */
+ * from before the training beside which it runs; the second one's are there
+ * from the start. A rollout takes 1 s, training 2 s on another device. */
 static double stale_period(int n)
 {
     struct weft_dataflow flow;
@@ -165,8 +166,9 @@ static double stale_period(int n)
 }
 
 /* Iterations in which a rollout of 2 s and 3 s of training take turns on one
- * device. The second one's training has a task that begins at once, others after
- * the training before; and one of lower priority ends after all rollouts. */
+ * device. The second one's training has a task that begins at once, others
+ * after the training before; and one of lower priority ends after all
+ * rollouts. */
 static double scattered_period(int n)
 {
     struct weft_dataflow flow;
@@ -450,7 +452,8 @@ static void test_insertion_ranks(void)
 }
 
 /* Where devices have all cores, a program that inserts takes a core of a busy
- * device, and so do messages at both of their ends; an idle device's is free. */
+ * device, and so do messages at both of their ends; an idle device's is
+ * free. */
 static void test_crowded(void)
 {
     struct weft_engine_job job = own;

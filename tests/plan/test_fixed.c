@@ -85,8 +85,8 @@ static void test_apply(void)
     CHECK(at.zero == 1 && !at.recompute);
 }
 
-/* A ratio says where calls are: the actor's on the first half, the reference's on
- * the second, others on all. */
+/* A ratio says where calls are: the actor's on the first half, the reference's
+ * on the second, others on all. */
 static void test_ratio(void)
 {
     struct weft_fixed f = read_text("ratio=actor:0.5,ref:0.5 zero=0");

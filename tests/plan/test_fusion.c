@@ -499,10 +499,10 @@ static void test_long_samples(void)
 }
 
 /* Four instances, each with two samples of 10 tokens and one longer, of 20, 40,
- * 60 and 100 tokens; a step takes a second, 2 with three samples; a sample takes
- * 30 s of inference. At 20 four are left, for two instances; at 50 two, of which
- * one instance is freed that else would generate to 110, while the other had
- * been free from 70 on. */
+ * 60 and 100 tokens; a step takes a second, 2 with three samples; a sample
+ * takes 30 s of inference. At 20 four are left, for two instances; at 50 two,
+ * of which one instance is freed that else would generate to 110, while the
+ * other had been free from 70 on. */
 static void test_two_migrations(void)
 {
     static const struct weft_migrate_costs free_moves = {

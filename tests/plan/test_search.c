@@ -41,10 +41,10 @@ static void test_apart(void)
     CHECK(fabs(v.bytes - (50 + 2)) < 1e-12);
 }
 
-/* All but the scores on the same devices. Of these the critic's training, 5 s with
- * half of them, has what the calls before leave: 0.3 of the policy's 4 s and 1 / 6
- * of generation's 6 s. Of its 2.5 s of work 0.3 are left then, 0.6 s, for which the
- * values wait. */
+/* All but the scores on the same devices. Of these the critic's training, 5 s
+ * with half of them, has what the calls before leave: 0.3 of the policy's 4 s
+ * and 1 / 6 of generation's 6 s. Of its 2.5 s of work 0.3 are left then, 0.6 s,
+ * for which the values wait. */
 static void test_bubbles(void)
 {
     static const int32_t first[MOST] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search leaves out: choices that cannot be better than what is known,
- * mirror images of others, and options that no plan needs. Nothing that is best is
- * missed. */
+ * mirror images of others, and options that no plan needs. Nothing that is best
+ * is missed. */
 #include "search_by_hand.h"
 
 #include "base/alloc.h"
@@ -67,8 +67,8 @@ static void make_everywhere(uint32_t seed)
     }
 }
 
-/* Of plans that differ in which of alike devices calls have one is looked at, and
- * none is missed. */
+/* Of plans that differ in which of alike devices calls have one is looked at,
+ * and none is missed. */
 static void test_mirrors(void)
 {
     int64_t n_all = 0, n_once = 0;
@@ -174,9 +174,9 @@ static void test_pruned(void)
     CHECK(n_after < 0.8 * n_before);
 }
 
-/* With the faster training, of other degrees, both other calls of the role have a
- * copy of its weights, at the same time: it makes the slower one needless only
- * where that holds as much more. */
+/* With the faster training, of other degrees, both other calls of the role have
+ * a copy of its weights, at the same time: it makes the slower one needless
+ * only where that holds as much more. */
 static void test_copies(void)
 {
     static const struct {

@@ -16,8 +16,8 @@ static struct weft_err err;
 /* Configurations beside the fixture's own: both models deep, or the critic. */
 static char deep[512], deep_critic[512];
 
-/* One gradient group and one tensor block: training has stages or one device, and
- * a step two micro-batches at most. */
+/* One gradient group and one tensor block: training has stages or one device,
+ * and a step two micro-batches at most. */
 #define SMALL                                                                \
     "numerics.gradient_groups=1", "numerics.tensor_blocks=1",                \
         "rollout.prompts=2", "rollout.samples_per_prompt=1",                 \

@@ -105,8 +105,8 @@ static void test_batch_ends(void)
     forget();
 }
 
-/* Where tasks one by one take too much, memory is that of instructions: no less,
- * but for their records. */
+/* Where tasks one by one take too much, memory is that of instructions: no
+ * less, but for their records. */
 static void test_predict_limit(void)
 {
     static const struct weft_g_job job = {1, 2, true, 0};

@@ -123,9 +123,9 @@ static void deal(const char *layout, int longest, enum says says,
     weft_config_release(&config);
 }
 
-/* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are dealt
- * to the other three devices before it ends, to none more than two above its
- * share. */
+/* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are
+ * dealt to the other three devices before it ends, to none more than two above
+ * its share. */
 static void test_long_tail(void)
 {
     struct dealt d;
@@ -153,10 +153,10 @@ static void test_no_costs(void)
 }
 
 /* A device is given no more than it should have done until the next status has
- * come: not all that has ended, when the sample has 4 tokens. What is left then is
- * for all devices, so that all should be done at about the same time: device 0 at
- * 8 s and two for each micro-batch, the others at 4 s, when the first statuses
- * came, and two for each. */
+ * come: not all that has ended, when the sample has 4 tokens. What is left then
+ * is for all devices, so that all should be done at about the same time: device
+ * 0 at 8 s and two for each micro-batch, the others at 4 s, when the first
+ * statuses came, and two for each. */
 static void test_short_tail(void)
 {
     struct dealt d;

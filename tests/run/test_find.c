@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans that are found with fused training among their options: every choice of a
- * small run, by brute force, against the search's best and its bound; fused pairs'
- * bounds against simulations; where fused training wins and where it must not; and
- * the same bits as on one device.
+ * Plans that are found with fused training among their options: every choice of
+ * a small run, by brute force, against the search's best and its bound; fused
+ * pairs' bounds against simulations; where fused training wins and where it
+ * must not; and the same bits as on one device.
  */
 #include "find_fixture.h"
 
@@ -78,8 +78,8 @@ static void test_every_plan(void)
     close_finding(&f);
 }
 
-/* A pair takes no less in a simulation than it is said to at least, and not much
- * more, as there is little to send. */
+/* A pair takes no less in a simulation than it is said to at least, and not
+ * much more, as there is little to send. */
 static void test_pairs(void)
 {
     static const char *const word[] = {SMALL, NULL};
@@ -134,8 +134,8 @@ static void find(const char *config, int32_t n_devices,
 }
 
 /* Two models of eight layers on four devices: apart each has a pipeline of two
- * stages or waits for the other one. Two small ones are faster side by side, without
- * stages. */
+ * stages or waits for the other one. Two small ones are faster side by side,
+ * without stages. */
 static void test_wins(void)
 {
     static const char *const word[] = {SMALL, NULL};
@@ -187,8 +187,8 @@ static struct weft_simulated play(struct finding *f, struct problems *p,
     return one;
 }
 
-/* Simulates all finalists without inter-stage fusion and with it. moved_out: how
- * many are faster with it than without. */
+/* Simulates all finalists without inter-stage fusion and with it. moved_out:
+ * how many are faster with it than without. */
 static double fastest(struct finding *f, const struct weft_found *found,
                       int32_t *moved_out)
 {
@@ -209,8 +209,8 @@ static double fastest(struct finding *f, const struct weft_found *found,
     return best;
 }
 
-/* What a run of a plan can take of the device that it takes most of, in any order
- * of its tasks, whose records are the host's. */
+/* What a run of a plan can take of the device that it takes most of, in any
+ * order of its tasks, whose records are the host's. */
 static double can_take(const struct finding *f, struct weft_plan *plan)
 {
     const struct weft_g_job job = {plan->n_nodes, plan->n_devices, true, 0};
@@ -225,8 +225,8 @@ static double can_take(const struct finding *f, struct weft_plan *plan)
     return (double) most;
 }
 
-/* Checks that no finalist that fits in any order is faster than the one that was
- * taken. Returns how many are faster that do not. */
+/* Checks that no finalist that fits in any order is faster than the one that
+ * was taken. Returns how many are faster that do not. */
 static int32_t n_faster(struct finding *f, const struct weft_found *found)
 {
     struct problems p;
@@ -247,9 +247,9 @@ static int32_t n_faster(struct finding *f, const struct weft_found *found)
 }
 
 /* With less and less memory, each time too little for the plan that was found
- * before: what is taken fits in any order of its tasks, and is the fastest of the
- * finalists that do, also where faster ones do not. Where no plan does, a sentence
- * says how much of which device is lacking, and of what most is. */
+ * before: what is taken fits in any order of its tasks, and is the fastest of
+ * the finalists that do, also where faster ones do not. Where no plan does, a
+ * sentence says how much of which device is lacking, and of what most is. */
 static void test_memory(void)
 {
     static const char *const word[] = {"runtime.place=device", NULL};
@@ -305,8 +305,9 @@ static struct weft_hash train(const char *name, const char *plan)
 }
 
 /* Of responses with a long tail: finalists that are not simulated with
- * inter-stage fusion could not have become the fastest by it. With a large critic
- * it pays, with a small one it does not. What is found trains the same bits. */
+ * inter-stage fusion could not have become the fastest by it. With a large
+ * critic it pays, with a small one it does not. What is found trains the same
+ * bits. */
 static void test_moves(void)
 {
     static const char *const word[] = {LONG, NULL};

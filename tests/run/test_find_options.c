@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What plans are found among: options whose recordings are too large are left out,
- * and what a configuration fixes is not searched, by brute force.
+ * What plans are found among: options whose recordings are too large are left
+ * out, and what a configuration fixes is not searched, by brute force.
  */
 #include "find_fixture.h"
 
@@ -16,8 +16,9 @@ static bool is_variant(const struct weft_finding *f, int32_t call,
     return false;
 }
 
-/* Layouts of which a recording takes more than may be are left out, each counted
- * once, and no others. As fused training is asked for, all are priced. */
+/* Layouts of which a recording takes more than may be are left out, each
+ * counted once, and no others. As fused training is asked for, all are
+ * priced. */
 static void test_left_out(void)
 {
     static const char *const word[] = {LONG, "train.intra_stage_fusion=true",
@@ -85,8 +86,8 @@ static bool is_worse(struct finding *f, struct weft_finding *at, double best)
     return r.fits && r.value.period > best * (1 + 1e-9);
 }
 
-/* A search that was stopped at any layout, or whose recordings may not be large,
- * proves nothing that is not so: by brute force among all layouts. */
+/* A search that was stopped at any layout, or whose recordings may not be
+ * large, proves nothing that is not so: by brute force among all layouts. */
 static void check_not_priced(const char *fused)
 {
     const char *word[] = {LONG, fused, NULL};
@@ -184,8 +185,8 @@ static int32_t count(const struct weft_search_call *call,
     return n;
 }
 
-/* Where a search leaves out mirror images of choices, each option is there on every
- * mesh of the node that is as large. */
+/* Where a search leaves out mirror images of choices, each option is there on
+ * every mesh of the node that is as large. */
 static void check_mirrors(const struct weft_search_problem *p, bool has)
 {
     bool all = true;
@@ -200,8 +201,8 @@ static void check_mirrors(const struct weft_search_problem *p, bool has)
     CHECK(p->alike == all && all == has);
 }
 
-/* The options of a search for which something is fixed are those of a free one that
- * are so. */
+/* The options of a search for which something is fixed are those of a free one
+ * that are so. */
 static void check_fixed(const char *layout, bool searches,
                         bool (*is)(const struct weft_flow_call *c,
                                    const struct weft_call_plan *p))

@@ -573,8 +573,8 @@ static int64_t count_all(const struct weft_recording *r, int32_t call,
     return n;
 }
 
-/* Where the members of a stage are devices of one place, a step or a micro-batch
- * is a task of each, however many layers there are. */
+/* Where the members of a stage are devices of one place, a step or a
+ * micro-batch is a task of each, however many layers there are. */
 static void test_count_stages(void)
 {
     for (int tp = 1; tp <= 4; tp *= 2) {

@@ -68,11 +68,11 @@ static void write_plan(const char *path, const char *const call[])
 /* ---- Predicted, taken and replayed ------------------------------------ */
 
 /* What is predicted is the most that any order of a run's tasks takes, and a
- * run has one of them. Where weights come and go (ZeRO 3, offload), inference of
- * the first samples runs when devices are between chunks of the generation. If
- * it has to wait until the generation has ended, the weights that came for both
- * are not there together, or the first layers of a model have gone before its
- * last have come. Runs do either. */
+ * run has one of them. Where weights come and go (ZeRO 3, offload), inference
+ * of the first samples runs when devices are between chunks of the generation.
+ * If it has to wait until the generation has ended, the weights that came for
+ * both are not there together, or the first layers of a model have gone before
+ * its last have come. Runs do either. */
 static bool says(const char *const *words, const char *part)
 {
     bool any = false;
@@ -137,9 +137,9 @@ static double most_of(const int64_t bytes[WEFT_MEM_ALL + 1], int c)
 /* What the run's iterations take when they are played with the lengths that
  * they had, in the order that their tasks took, is at most what was predicted
  * without, and in every class of more than a floor it is within a tenth of what
- * the run took. With staleness an iteration's samples are made in the one before,
- * so that its order is not known, and any is played: with ZeRO 2 gradients may
- * be more in it. */
+ * the run took. With staleness an iteration's samples are made in the one
+ * before, so that its order is not known, and any is played: with ZeRO 2
+ * gradients may be more in it. */
 static bool played(const struct weft_plan *p, const char *const *words,
                    double floor)
 {

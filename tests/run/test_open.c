@@ -26,9 +26,9 @@ static void count_inference(const struct weft_trainer *t,
             out[r->task[i].place / weft_g_job_places_per_rank(&t->job)]++;
 }
 
-/* With inter-stage fusion, which the configuration or the plan says, three ranks of
- * four generate to the end, and the last one infers nearly all: no more tasks
- * than all have where they share. */
+/* With inter-stage fusion, which the configuration or the plan says, three
+ * ranks of four generate to the end, and the last one infers nearly all: no
+ * more tasks than all have where they share. */
 static void freed(bool by_plan)
 {
     static const struct weft_g_job job = {4, 1, true, 0};

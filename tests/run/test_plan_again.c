@@ -53,8 +53,8 @@ static void change(struct weft_trainer *t, const struct to *to)
 }
 
 /* Whether the iteration's plan did what it says, by its metrics; of a schedule
- * there are some from the second iteration on. Whether instances are free before
- * the others depends on when their statuses come. */
+ * there are some from the second iteration on. Whether instances are free
+ * before the others depends on when their statuses come. */
 static void check_fusion(const struct weft_trainer *t, const struct to *to)
 {
     double planned_s = 0, freed = 0;
@@ -75,8 +75,8 @@ static void check_memory(struct weft_trainer *t)
             CHECK(t->plan.measured[d][c] <= t->plan.memory[d][c]);
 }
 
-/* Goes on by n layouts, one after the other, with so many iterations of each after
- * the first. */
+/* Goes on by n layouts, one after the other, with so many iterations of each
+ * after the first. */
 static void change_often(const char *name, const char *const *word,
                          const struct to *to, int n, int steps)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Published weights in recordings of jobs with GPUs, which no GPU is needed for:
- * each tile has the bytes of the order that its place's devices read. Those
- * are counted here from the model's sizes, row by row for GPUs and panel by
- * panel for CPU devices.
+ * Published weights in recordings of jobs with GPUs, which no GPU is needed
+ * for: each tile has the bytes of the order that its place's devices read.
+ * Those are counted here from the model's sizes, row by row for GPUs and panel
+ * by panel for CPU devices.
  */
 #include <config.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of an iteration: from given spans, and of a run that generates ahead. */
+/* Times of an iteration: from given spans, and of a run that generates
+ * ahead. */
 #include <math.h>
 
 #include "graphs/algorithms.h"
@@ -244,8 +245,8 @@ static void check_prices(struct weft_pricer *whole, struct weft_pricer *small,
                   && fabs(a[c].state - b[c].state) <= 0));
 }
 
-/* Layouts that are said to have one price have it, to the bit, and some that differ
- * in micro-batches are. */
+/* Layouts that are said to have one price have it, to the bit, and some that
+ * differ in micro-batches are. */
 static void check_same(struct weft_pricer *p,
                        const struct weft_dataflow *flow)
 {
@@ -415,8 +416,8 @@ static void test_prices(void)
     deep_close(&d);
 }
 
-/* Where training has stages, few layers stand for all of a stage: in seconds, and in
- * what replicas divide among them. */
+/* Where training has stages, few layers stand for all of a stage: in seconds,
+ * and in what replicas divide among them. */
 static void test_prices_staged(void)
 {
     static const struct weft_call_plan row[] = {
@@ -439,8 +440,8 @@ static void test_prices_staged(void)
     deep_close(&d);
 }
 
-/* Where generation has stages, prices are of several steps at a time: what members
- * and stages tell one another then takes as long. */
+/* Where generation has stages, prices are of several steps at a time: what
+ * members and stages tell one another then takes as long. */
 static void test_prices_joined(void)
 {
     static const struct weft_call_plan at[] = {
@@ -469,8 +470,8 @@ static void test_prices_joined(void)
 
 /* ---- The least that calls take ------------------------------------------ */
 
-/* Of devices that little but one thing holds up: memory, links of a node, or memory
- * in norms. */
+/* Of devices that little but one thing holds up: memory, links of a node, or
+ * memory in norms. */
 enum held_up { BY_MEMORY, BY_LINKS, BY_NORMS };
 static const char slow_yaml[] =
     "name: slow\n"
@@ -480,8 +481,8 @@ static const char slow_yaml[] =
     "     inside: {gbs: %g, us: 0.01}, network: {rails: 2, gbs: 500, us: "
     "0.01}}\n";
 
-/* What a layout takes at least is no more than it takes whole, and a good part of
- * that where it is made of what is counted. */
+/* What a layout takes at least is no more than it takes whole, and a good part
+ * of that where it is made of what is counted. */
 static void check_least(const struct weft_config *config, enum held_up by,
                         bool gangs)
 {
@@ -589,8 +590,9 @@ static const char two_kinds[] =
     "     tflops: {f32: 0.001}, memory_gbs: 200, task_us: 1,\n"
     "     inside: {gbs: 10, us: 1}, network: {rails: 2, gbs: 20, us: 5}}\n";
 
-/* Of devices half of which are twice as fast, these get two thirds of the samples:
- * inference takes two thirds of the time that it has with equal parts. */
+/* Of devices half of which are twice as fast, these get two thirds of the
+ * samples: inference takes two thirds of the time that it has with equal
+ * parts. */
 static void test_prices_shared(void)
 {
     static const struct weft_call_plan at = {
@@ -645,8 +647,8 @@ static const char one_gpu[] =
     "     inside: {gbs: 10, us: 1}, host: {gbs: 0.1, us: 10},\n"
     "     network: {rails: 1, gbs: 20, us: 5}}\n";
 
-/* Optimizer states of a GPU that are offloaded take the time of their copies over
- * its link, and none of the device's; its memory has less of them. */
+/* Optimizer states of a GPU that are offloaded take the time of their copies
+ * over its link, and none of the device's; its memory has less of them. */
 static void test_price_of_copies(void)
 {
     struct weft_call_plan at = {{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};

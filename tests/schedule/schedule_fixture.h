@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems to schedule, and the rules of schedule/schedule.h as double loops over
- * the subtasks, for schedules whatever made them. */
+/* Problems to schedule, and the rules of schedule/schedule.h as double loops
+ * over the subtasks, for schedules whatever made them. */
 #ifndef WEFT_TESTS_SCHEDULE_SCHEDULE_FIXTURE_H
 #define WEFT_TESTS_SCHEDULE_SCHEDULE_FIXTURE_H
 

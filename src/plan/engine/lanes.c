@@ -225,8 +225,8 @@ void weft_engine_owe(struct weft_engine *e, int32_t rank, double s)
 }
 
 /* Whatever needed a core of a rank now had an idle device's, or a task ends so
- * much later. Devices take turns; of a gang only that of the first member, whose
- * timer is that of all. */
+ * much later. Devices take turns; of a gang only that of the first member,
+ * whose timer is that of all. */
 static void settle(struct weft_engine *e, int32_t rank)
 {
     struct weft_engine_rank *k = &e->rank[rank];

@@ -79,12 +79,12 @@ static double centre_s(const struct weft_played *p, int32_t i, int32_t call)
 }
 
 /* Iterations follow one another as the policy's training does. Its first task
- * may begin, and its last one end, far from the others, so that the mean time of
- * its work counts. The first iteration has nothing before it, so it counts from
- * the second one on. Nothing of a next iteration delays the last one's training;
- * with staleness it does, and the last one is left out. Without training
- * iterations follow one another as they start. No period is shorter than a
- * device's work. */
+ * may begin, and its last one end, far from the others, so that the mean time
+ * of its work counts. The first iteration has nothing before it, so it counts
+ * from the second one on. Nothing of a next iteration delays the last one's
+ * training; with staleness it does, and the last one is left out. Without
+ * training iterations follow one another as they start. No period is shorter
+ * than a device's work. */
 static double steady_s(const struct weft_played *p)
 {
     int32_t from = p->n > 2, last = p->n - 1, c = timing_call(p->flow);

@@ -37,8 +37,8 @@ static double price(int k)
     return k == 0 ? 0 : exp2((k - PRICE_1) / 4.0);
 }
 
-/* Sizes of batches from `b` on are taken to be as fast as b, and to have one less
- * than the next of these samples; of up to 512 each is by itself. */
+/* Sizes of batches from `b` on are taken to be as fast as b, and to have one
+ * less than the next of these samples; of up to 512 each is by itself. */
 static int32_t next_size(int32_t b)
 {
     return b + 1 + b / 512;

@@ -24,11 +24,11 @@
 
 #include "plan/fusion/overlap.h"
 
-/* Seconds, at most 1e-6 of them below the largest T for which the above finds no
- * schedule. Of the job it reads neither where samples begin nor slots: a batch
- * that cannot be takes step_s() infinitely long. What costs say must grow with
- * the number of tokens, and of samples, and reading a text in pieces must take
- * no less than at once. Errors: WEFT_ENOMEM. */
+/* Seconds, at most 1e-6 of them below the largest T for which the above finds
+ * no schedule. Of the job it reads neither where samples begin nor slots: a
+ * batch that cannot be takes step_s() infinitely long. What costs say must grow
+ * with the number of tokens, and of samples, and reading a text in pieces must
+ * take no less than at once. Errors: WEFT_ENOMEM. */
 int weft_overlap_bound(const struct weft_overlap_job *job, double *out,
                        struct weft_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A recording of few layers made to cost what many do: each layer's tasks and tiles
- * count as often as the layer stands for ones like it.
+ * A recording of few layers made to cost what many do: each layer's tasks and
+ * tiles count as often as the layer stands for ones like it.
  */
 #include "plan/recording.h"
 
@@ -16,9 +16,9 @@ static double times_of(const struct stretch *s, int32_t layer)
     return layer >= 0 && layer < s->n_layers ? s->times[layer] : 1;
 }
 
-/* What has no layer may be done to tiles of several at once, as zeroing a stage's
- * gradients: in proportion to their bytes. What is moved is as much as there is of
- * it where it comes from. */
+/* What has no layer may be done to tiles of several at once, as zeroing a
+ * stage's gradients: in proportion to their bytes. What is moved is as much as
+ * there is of it where it comes from. */
 static double times_of_task(const struct stretch *s,
                             const struct weft_rec_task *t)
 {

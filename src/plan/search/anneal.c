@@ -84,9 +84,9 @@ static int32_t pick(struct walk *w, int32_t n)
     return i < n ? i : n - 1;
 }
 
-/* What a walk makes less. What does not fit counts as no faster than the best so
- * far, and for more by how much it exceeds memory: otherwise a walk would end
- * among plans that are much faster than any that fits, and exceed memory a
+/* What a walk makes less. What does not fit counts as no faster than the best
+ * so far, and for more by how much it exceeds memory: otherwise a walk would
+ * end among plans that are much faster than any that fits, and exceed memory a
  * little. */
 static double cost(const struct weft_search *s,
                    const struct weft_search_value *v,
@@ -109,8 +109,8 @@ static void change(struct walk *w, int32_t call)
 
 /* Proposes another option for one call, or every second time for two (which may
  * then take a half each, or one the memory that the other leaves), and takes it
- * where the cost is less or, by chance, not much more. Returns the difference of
- * costs. */
+ * where the cost is less or, by chance, not much more. Returns the difference
+ * of costs. */
 static double step(struct walk *w, double temperature,
                    struct weft_search_result *best)
 {

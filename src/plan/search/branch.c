@@ -3,8 +3,8 @@
  * Branch and bound: calls take options one after another, those first that
  * weigh most. What the options taken so far and the least of all others come to
  * in each mixture of bounds (inside.h) is a bound of everything below; it is
- * left out where that is no better than the best. What is never looked at leaves
- * the gap.
+ * left out where that is no better than the best. What is never looked at
+ * leaves the gap.
  */
 #include <math.h>
 #include <stdlib.h>

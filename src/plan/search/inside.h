@@ -12,8 +12,8 @@ enum {
 };
 
 /* Calls that wait for one another around `height` iterations. One of them may
- * read what another makes, `maker`, while it does: when the first `part` of that
- * is there, the reader has all but that left to do. */
+ * read what another makes, `maker`, while it does: when the first `part` of
+ * that is there, the reader has all but that left to do. */
 struct weft_search_cycle {
     uint32_t calls;
     uint32_t moves; /* those of these that weights move to first */

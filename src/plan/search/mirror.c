@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Choices that differ only in which of several alike devices calls have. Devices
- * are halves of halves: of a part of a node, of a node, of a power of two of
- * nodes. Where no call's mesh lies within one of these parts, or across its end,
- * its halves can be exchanged, so that of two options that are mirror images of one
- * another the one in the first half is enough.
+ * Choices that differ only in which of several alike devices calls have.
+ * Devices are halves of halves: of a part of a node, of a node, of a power of
+ * two of nodes. Where no call's mesh lies within one of these parts, or across
+ * its end, its halves can be exchanged, so that of two options that are mirror
+ * images of one another the one in the first half is enough.
  */
 #include "plan/search/inside.h"
 

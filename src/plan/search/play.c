@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Iterations of a choice's calls as devices run them: task by task, those of the
- * call with the highest priority first. A task is short beside its call, so that
- * calls go on smoothly, each with a speed that changes only when a call begins or
- * ends. At full speed a call takes its seconds, and a share of the time of each of
- * its devices, which is less than all where stages wait for one another: calls of
- * lower priority have the rest. Those of equal priority go on so that each would
- * end at the same time. A call has the speed of its slowest device.
+ * Iterations of a choice's calls as devices run them: task by task, those of
+ * the call with the highest priority first. A task is short beside its call, so
+ * that calls go on smoothly, each with a speed that changes only when a call
+ * begins or ends. At full speed a call takes its seconds, and a share of the
+ * time of each of its devices, which is less than all where stages wait for one
+ * another: calls of lower priority have the rest. Those of equal priority go on
+ * so that each would end at the same time. A call has the speed of its slowest
+ * device.
  *
- * What reads a call's results and does not train begins with the first of them, and
- * then goes on as they come.
+ * What reads a call's results and does not train begins with the first of them,
+ * and then goes on as they come.
  */
 #include <math.h>
 
@@ -41,7 +42,8 @@ struct play {
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Devices with the same calls are one, and one with fewer is never the slowest. */
+/* Devices with the same calls are one, and one with fewer is never the
+ * slowest. */
 static void add_device(struct play *q, uint32_t calls)
 {
     int32_t n = 0;
@@ -160,8 +162,8 @@ static void give(struct play *q, int32_t c, double rate, double *left)
 }
 
 /* Sets the rates of a set of calls of one priority; left: of each device. They
- * become faster together, until a device is full or a call can be no faster; the
- * others go on from there. */
+ * become faster together, until a device is full or a call can be no faster;
+ * the others go on from there. */
 static void share(struct play *q, uint32_t calls, double *left)
 {
     double own[WEFT_MAX_CALLS];

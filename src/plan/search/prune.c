@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Options that another one of the same call and mesh makes needless: whatever
- * else is chosen, no bound of the plan with the other one is worse, and it fits as
- * well. Its period may be, in rare cases, as where a call that ends sooner is in
- * the way of another (Graham, 1969).
+ * else is chosen, no bound of the plan with the other one is worse, and it fits
+ * as well. Its period may be, in rare cases, as where a call that ends sooner
+ * is in the way of another (Graham, 1969).
  *
- * With the same degrees weights move alike, so it is enough to take no longer, to
- * need no more of its devices, to have no results later, and to need no more
+ * With the same degrees weights move alike, so it is enough to take no longer,
+ * to need no more of its devices, to have no results later, and to need no more
  * memory. With other degrees moves may take longer, by as much as the call is
- * faster. An option whose weights have no copy as they lie like another call's may
- * leave only for one that has room for the copy.
+ * faster. An option whose weights have no copy as they lie like another call's
+ * may leave only for one that has room for the copy.
  */
 #include <math.h>
 #include <string.h>
@@ -59,7 +59,8 @@ static double longer(const struct weft_search *s, int32_t call,
     return most;
 }
 
-/* Whether results of a, which begins `slower` seconds after b, are never later. */
+/* Whether results of a, which begins `slower` seconds after b, are never
+ * later. */
 static bool no_later(const struct weft_option *a, double slower,
                      const struct weft_option *b)
 {

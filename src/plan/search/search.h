@@ -130,7 +130,8 @@ struct weft_search_how {
     int32_t restarts;    /* 0: 4 */
     int64_t branches;    /* that branch and bound bounds; 0: none */
     /* the period of a choice of another problem: what is not better is not
-     * looked at by branch and bound, and the bound is no more than it; 0: none */
+     * looked at by branch and bound, and the bound is no more than it; 0:
+     * none */
     double known;
     /* Asked now and then; true: return the best so far. NULL: nobody asks. */
     bool (*stop)(void *ctx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a choice of options comes to: time (play.c), memory, and what no order of
- * tasks can undercut. */
+/* What a choice of options comes to: time (play.c), memory, and what no order
+ * of tasks can undercut. */
 #include "plan/search/inside.h"
 
 bool weft_search_alike(const struct weft_call_plan *a,

@@ -66,8 +66,8 @@ static int sort(size_t n, const int32_t *length, struct weft_lengths *out,
     return 0;
 }
 
-/* Whether lengths, if there are any, are others than when a plan was last looked
- * for; then these are. */
+/* Whether lengths, if there are any, are others than when a plan was last
+ * looked for; then these are. */
 static bool has_drifted(struct weft_again *a, const struct weft_lengths *now)
 {
     double end[WEFT_COUNT(parts)];

@@ -2,8 +2,8 @@
 /*
  * `plan_again`: a run with `plan: auto` looks for another plan between
  * iterations, by the lengths that its last responses had (run/tail.h has them),
- * and goes on by it where that pays. Numbers do not depend on it. A run that was
- * interrupted decides as one that was not.
+ * and goes on by it where that pays. Numbers do not depend on it. A run that
+ * was interrupted decides as one that was not.
  */
 #ifndef WEFT_RUN_PREDICT_AGAIN_H
 #define WEFT_RUN_PREDICT_AGAIN_H
@@ -32,9 +32,9 @@ struct weft_again_choice {
     double before_s, after_s; /* of an iteration, simulated */
     double move_s; /* in which models move to their new homes, predicted */
 };
-/* Finds a plan for these lengths, and says whether it pays in what is left of the
- * run. On the rank that knows costs. The plan has no memory; release it. Errors:
- * those of weft_run_simulate(), of weft_run_find(). */
+/* Finds a plan for these lengths, and says whether it pays in what is left of
+ * the run. On the rank that knows costs. The plan has no memory; release it.
+ * Errors: those of weft_run_simulate(), of weft_run_find(). */
 int weft_again_choose(struct weft_trainer *t,
                       const struct weft_lengths *lengths,
                       struct weft_plan *plan, struct weft_again_choice *out,

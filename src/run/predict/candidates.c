@@ -3,9 +3,9 @@
  * Which layouts are priced. Of every layout it is known what it takes at least
  * (weft_pricer_least()), so of every one also a period that no plan with it
  * undercuts. A few layouts, the most promising of each size of mesh, are priced
- * and searched among; those with which no plan is nearly as good as the one that
- * is found are never priced, the others are, and what is found becomes better
- * meanwhile.
+ * and searched among; those with which no plan is nearly as good as the one
+ * that is found are never priced, the others are, and what is found becomes
+ * better meanwhile.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ int weft_candidate_add(struct weft_finding *f, int32_t call,
 }
 
 /* Whether a training layout's weights, gradients and optimizer state, or those
- * without that where it is offloaded, are known to exceed a device: they are the
- * same with any micro-batches, recomputed or not. */
+ * without that where it is offloaded, are known to exceed a device: they are
+ * the same with any micro-batches, recomputed or not. */
 static bool is_large(const struct weft_finding *f, int32_t call,
                      const struct weft_call_plan *at, bool offload)
 {
@@ -80,8 +80,8 @@ static bool is_needless(const struct weft_finding *f, int32_t call,
 }
 
 /* The price of a layout whose samples are cut alike, as it is one of another
- * number of micro-batches; NULL: none was priced. Its variant may have been left
- * out since. */
+ * number of micro-batches; NULL: none was priced. Its variant may have been
+ * left out since. */
 static const struct weft_option *known_price(const struct weft_finding *f,
                                              int32_t call,
                                              const struct weft_call_plan *at)
@@ -154,8 +154,8 @@ static int estimate(struct weft_finding *f, double *shortest,
     return rc;
 }
 
-/* What an option adds to bounds at least: of training that may be fused only the
- * work, as the pipelines of two models have less to wait for together. */
+/* What an option adds to bounds at least: of training that may be fused only
+ * the work, as the pipelines of two models have less to wait for together. */
 static struct weft_option least_of(struct weft_finding *f, int32_t call,
                                    const struct weft_option *o)
 {
@@ -182,8 +182,8 @@ static struct weft_option optimistic(struct weft_finding *f, int32_t call,
     return least_of(f, call, &o);
 }
 
-/* All layouts that are priced or may be, each on one mesh: no plan undercuts the
- * least of this problem. option: (WEFT_MAX_CALLS), to be freed. */
+/* All layouts that are priced or may be, each on one mesh: no plan undercuts
+ * the least of this problem. option: (WEFT_MAX_CALLS), to be freed. */
 static int open_problem(struct weft_finding *f, struct weft_search_problem *p,
                         struct weft_option **option, struct weft_err *err)
 {
@@ -257,8 +257,8 @@ static int bound(struct weft_finding *f, double shortest,
 
 /* ---- The order ----------------------------------------------------------- */
 
-/* The open layout of a call that can be in the shortest plan; size: on meshes of
- * so many devices, 0: on all. */
+/* The open layout of a call that can be in the shortest plan; size: on meshes
+ * of so many devices, 0: on all. */
 static struct weft_candidate *best_of(struct weft_finding *f, int32_t call,
                                       int32_t size)
 {
@@ -315,8 +315,8 @@ static int32_t n_all_open(const struct weft_finding *f)
     return n;
 }
 
-/* Prices n layouts, or a few more, of each call as large a part of those that are
- * open, the most promising first. */
+/* Prices n layouts, or a few more, of each call as large a part of those that
+ * are open, the most promising first. */
 static int price_batch(struct weft_finding *f, int32_t n,
                        struct weft_err *err)
 {

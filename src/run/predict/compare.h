@@ -19,8 +19,8 @@ struct weft_compared {
     char why[1024]; /* why the run cannot have it; "": it can */
 };
 
-/* The configuration's own plan, all strategies (plan/strategy.h) and the plan that
- * a search finds, if there is one, in this order. */
+/* The configuration's own plan, all strategies (plan/strategy.h) and the plan
+ * that a search finds, if there is one, in this order. */
 struct weft_comparison {
     struct weft_compared row[32];
     int32_t n;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search finds: with and without fused training, simulated as a whole, also
- * with inter-stage fusion; the fastest of these that fits memory in any order of
- * its tasks, and where none does, that of a search with less memory. */
+/* What a search finds: with and without fused training, simulated as a whole,
+ * also with inter-stage fusion; the fastest of these that fits memory in any
+ * order of its tasks, and where none does, that of a search with less
+ * memory. */
 #include <math.h>
 #include <string.h>
 
@@ -149,8 +150,8 @@ static bool stop(const struct weft_find *find)
     return find->stop && find->stop(find->how.ctx);
 }
 
-/* Whether samples can move so that devices infer sooner: generation has replicas
- * to free, whose devices infer. */
+/* Whether samples can move so that devices infer sooner: generation has
+ * replicas to free, whose devices infer. */
 static bool can_move(const struct weft_plan *plan)
 {
     const struct weft_dataflow *flow = &plan->flow;
@@ -193,8 +194,8 @@ struct ranking {
     struct weft_found *out;
     struct played played[2 * WEFT_SEARCH_FINALISTS];
     int32_t n_played, best; /* of played; the fastest */
-    /* of each finalist, when its last samples move: seconds of an iteration that
-     * these cannot undercut; INFINITY: they cannot move, or did */
+    /* of each finalist, when its last samples move: seconds of an iteration
+     * that these cannot undercut; INFINITY: they cannot move, or did */
     double least_s[WEFT_SEARCH_FINALISTS];
 };
 
@@ -236,8 +237,8 @@ static int simulate(struct ranking *r, int32_t i, bool moves,
     return 0;
 }
 
-/* Finalists that can still become the fastest when their last samples move, those
- * first that can become so most. */
+/* Finalists that can still become the fastest when their last samples move,
+ * those first that can become so most. */
 static int simulate_moves(struct ranking *r, struct weft_err *err)
 {
     int32_t n = r->out->finalists;
@@ -271,9 +272,9 @@ static int simulate_all(struct ranking *r, struct weft_err *err)
 
 /* ---- Memory of a run ---------------------------------------------------- */
 
-/* What a run of the plan can take of the fullest device, which the plan's memory
- * is then. Records of tasks are the host's. by_gangs: do not try to count by
- * task. */
+/* What a run of the plan can take of the fullest device, which the plan's
+ * memory is then. Records of tasks are the host's. by_gangs: do not try to
+ * count by task. */
 static int find_needed(const struct weft_finding *f, struct weft_plan *plan,
                        bool by_gangs, struct weft_needed *out,
                        struct weft_err *err)
@@ -349,9 +350,9 @@ static int32_t n_parts(const struct ranking *r, const struct played *p)
     return n;
 }
 
-/* Of those that take as long as the best one, as far as measured costs can tell,
- * the one with fewest parts: what a run has besides, like waking who waits, grows
- * with them. */
+/* Of those that take as long as the best one, as far as measured costs can
+ * tell, the one with fewest parts: what a run has besides, like waking who
+ * waits, grows with them. */
 static int32_t simplest_like(const struct ranking *r, const bool *done,
                              int32_t best)
 {
@@ -406,9 +407,9 @@ static void set_taken(const struct ranking *r, int32_t i,
 }
 
 /* Takes the fastest finalist that fits in any order of its tasks; if none does,
- * the fastest. Counting by instruction takes long where it is done, and says less:
- * then only a few are asked. least_out: what the one takes that takes least of
- * those that were asked. */
+ * the fastest. Counting by instruction takes long where it is done, and says
+ * less: then only a few are asked. least_out: what the one takes that takes
+ * least of those that were asked. */
 static int take(struct ranking *r, struct weft_needed *least_out,
                 struct weft_err *err)
 {
@@ -469,9 +470,9 @@ static int attempt(struct weft_finding *f, const struct problems *all,
     return rc ? rc : take(&r, least_out, err);
 }
 
-/* A search's memory is that of one order of tasks. Where a run of each finalist can
- * take more, it is made again with so much less memory, a few times. Then, if
- * tasks were counted, no plan fits; of instructions it is not known. */
+/* A search's memory is that of one order of tasks. Where a run of each finalist
+ * can take more, it is made again with so much less memory, a few times. Then,
+ * if tasks were counted, no plan fits; of instructions it is not known. */
 static int search(struct weft_finding *f, struct weft_plan *plan,
                   struct weft_found *out, struct weft_err *err)
 {

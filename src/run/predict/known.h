@@ -15,7 +15,8 @@ void weft_known_close(struct weft_known *known); /* NULL is allowed */
 
 /* Simulations of the job with these costs, responses as long as they can be.
  * Without a cluster's description it is the machine that was profiled, with a
- * node for each rank, all of them here where none was started. What is pointed to lives as long as `known`. */
+ * node for each rank, all of them here where none was started. What is pointed
+ * to lives as long as `known`. */
 struct weft_simulate_options weft_known_options(struct weft_known *known,
                                                 const struct weft_g_job *job);
 

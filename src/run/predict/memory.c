@@ -161,8 +161,8 @@ static void add_copies(const struct weft_trainer *t,
         add_to(t, place, p, WEFT_MEM_SAMPLES, n * each);
 }
 
-/* Whether it is chosen, or replayed, when samples move: then their KV caches may
- * move with them. */
+/* Whether it is chosen, or replayed, when samples move: then their KV caches
+ * may move with them. */
 static bool moves_caches(const struct weft_trainer *t)
 {
     return t->config.rollout.remaining <= 0
@@ -204,12 +204,12 @@ static int32_t n_messages(const struct weft_g_layout *l)
     return (int32_t) weft_ceil_div(n, WEFT_GEN_ARENAS);
 }
 
-/* What a sample that moves has beside its tokens. Tasks, each of which may be on
- * any rank: that take it out, copy it and take it in; and with its cache, that
- * copy the numbers of its pages to the new instance, and in each message the
- * numbers to the members, and gather, copy and spread the pages. At a place the
- * numbers are there of the pages that it left and of those that it took, and a
- * copy for each message. */
+/* What a sample that moves has beside its tokens. Tasks, each of which may be
+ * on any rank: that take it out, copy it and take it in; and with its cache,
+ * that copy the numbers of its pages to the new instance, and in each message
+ * the numbers to the members, and gather, copy and spread the pages. At a place
+ * the numbers are there of the pages that it left and of those that it took,
+ * and a copy for each message. */
 static void count_moved(const struct weft_trainer *t, int64_t tokens,
                         int64_t *task_bytes_out, int64_t *pages_bytes_out)
 {

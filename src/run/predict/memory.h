@@ -13,9 +13,9 @@ int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
 /* Whether predictions have what tasks on GPUs take beside tiles: not without
  * CUDA. */
 bool weft_memory_knows_gpus(void);
-/* The most open tasks of each rank whatever lengths samples have and in whatever
- * order they end; bound: of weft_run_record_bound(); open (n_ranks). Errors:
- * WEFT_ENOMEM. */
+/* The most open tasks of each rank whatever lengths samples have and in
+ * whatever order they end; bound: of weft_run_record_bound(); open (n_ranks).
+ * Errors: WEFT_ENOMEM. */
 int weft_memory_open(const struct weft_trainer *t,
                      const struct weft_recording *bound,
                      struct weft_rec_open *open, struct weft_err *err);
@@ -24,9 +24,10 @@ int weft_memory_open(const struct weft_trainer *t,
  * the layout that fits, or keys whose values to lower. The host's copies
  * of offloaded weights must fit the free memory beside the rest. */
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
-/* Sets plan->memory of a plan by which the run may go on: of each class the most
- * of the run so far and of the plan, and of models both copies, as while they move
- * from the present plan's homes. Errors: those of weft_trainer_predict(). */
+/* Sets plan->memory of a plan by which the run may go on: of each class the
+ * most of the run so far and of the plan, and of models both copies, as while
+ * they move from the present plan's homes. Errors: those of
+ * weft_trainer_predict(). */
 int weft_memory_of_change(const struct weft_trainer *t,
                           struct weft_plan *plan, struct weft_err *err);
 /* Whether this rank may take what plan->memory says, with what it has by now.

@@ -260,8 +260,8 @@ static bool memory_counts(const struct weft_finding *f)
     return sum > (double) f->needs->device_bytes;
 }
 
-/* Lists layouts and prices them; those that save memory where that counts, as may
- * be known of a few layouts already. */
+/* Lists layouts and prices them; those that save memory where that counts, as
+ * may be known of a few layouts already. */
 static int price_all(struct weft_finding *f, struct weft_err *err)
 {
     int rc = list_all(f, false, err);

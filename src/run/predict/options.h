@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search for a run's plan on a cluster: every mesh and layout that a call
  * can have, priced by simulation (price.h), then searched
- * (plan/search/search.h), with two models' training apart and fused, and what was
- * found simulated as a whole, with inter-stage fusion and without. */
+ * (plan/search/search.h), with two models' training apart and fused, and what
+ * was found simulated as a whole, with inter-stage fusion and without. */
 #ifndef WEFT_RUN_PREDICT_OPTIONS_H
 #define WEFT_RUN_PREDICT_OPTIONS_H
 
@@ -33,8 +33,8 @@ struct weft_found {
     bool fused[WEFT_SEARCH_FINALISTS]; /* whose training is */
     bool moves; /* the plan's last samples do (inter-stage fusion) */
     /* the least seconds of an iteration that were simulated, without and with
-     * fused training, of each without and with samples that move; 0: of none that
-     * fits */
+     * fused training, of each without and with samples that move; 0: of none
+     * that fits */
     double best_s[2][2];
     struct weft_simulated simulated; /* the plan as a whole */
     struct weft_needed memory;       /* that a run of the plan can take */
@@ -61,12 +61,12 @@ struct weft_find {
         .seed = 1, .evaluations = 400000, .branches = 20000000               \
     }
 
-/* Finds a plan, whose memory is predicted, and fits a device in any order of its
- * tasks; where that is counted by instructions of tp groups it is known to fit in
- * one order, and may exceed a device in others. needs->device_bytes is the memory
- * of a device. Release the plan with weft_plan_release(), also after an error.
- * Errors: those of weft_pricer_price() and weft_search_run(); WEFT_EINVAL when no
- * plan fits the memory. */
+/* Finds a plan, whose memory is predicted, and fits a device in any order of
+ * its tasks; where that is counted by instructions of tp groups it is known to
+ * fit in one order, and may exceed a device in others. needs->device_bytes is
+ * the memory of a device. Release the plan with weft_plan_release(), also after
+ * an error. Errors: those of weft_pricer_price() and weft_search_run();
+ * WEFT_EINVAL when no plan fits the memory. */
 int weft_run_find(const struct weft_config *config,
                   const struct weft_plan_needs *needs,
                   const struct weft_find *find, struct weft_plan *plan_out,

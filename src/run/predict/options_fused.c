@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fused training as options: a layout of each of two trained models on one mesh,
- * with what no schedule undercuts (fuse/least.h). These are another problem for
- * the search, in which both trainings are one call.
+ * Fused training as options: a layout of each of two trained models on one
+ * mesh, with what no schedule undercuts (fuse/least.h). These are another
+ * problem for the search, in which both trainings are one call.
  *
- * A pair that takes no less than both models one after another is left out, as no
- * bound is worse where they are not fused: each waits no longer for its own
- * training, their devices have the same work, and weights move less, as other calls'
- * stages lie as those of training that is not fused.
+ * A pair that takes no less than both models one after another is left out, as
+ * no bound is worse where they are not fused: each waits no longer for its own
+ * training, their devices have the same work, and weights move less, as other
+ * calls' stages lie as those of training that is not fused.
  */
 #include <math.h>
 #include <string.h>

@@ -7,9 +7,9 @@
 #include "run/predict/options.h"
 #include "run/predict/price.h"
 
-/* How much of the time in which a call's devices wait, as those of pipelines do,
- * other calls can use: on 150 random plans (doc/strategies.md) the search was
- * nearest to simulations with half of it, compared with none and all. */
+/* How much of the time in which a call's devices wait, as those of pipelines
+ * do, other calls can use: on 150 random plans (doc/strategies.md) the search
+ * was nearest to simulations with half of it, compared with none and all. */
 #define WEFT_FINDING_BUBBLES 0.5
 
 /* A layout that a call may have. */
@@ -65,8 +65,8 @@ void weft_finding_close(struct weft_finding *f);
 
 /* ---- Parts of weft_finding_open() ---- */
 
-/* Says why no layout of a placed call was priced, if that is known: the search was
- * stopped, or recordings are too large. */
+/* Says why no layout of a placed call was priced, if that is known: the search
+ * was stopped, or recordings are too large. */
 int weft_finding_check_priced(const struct weft_finding *f, int32_t call,
                               struct weft_err *err);
 /* Makes room for one more element. */
@@ -78,10 +78,10 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
 /* Without options, if none are placed. */
 void weft_finding_set_problem(struct weft_finding *f,
                               struct weft_search_problem *p);
-/* candidates.c: lists a layout; whether it is known what the listed ones take at
- * least; prices some of each call; prices all that good plans can have; leaves out
- * those that it was stopped before. Errors:
- * those of weft_pricer_price(), of weft_search_run(). */
+/* candidates.c: lists a layout; whether it is known what the listed ones take
+ * at least; prices some of each call; prices all that good plans can have;
+ * leaves out those that it was stopped before. Errors: those of
+ * weft_pricer_price(), of weft_search_run(). */
 int weft_candidate_add(struct weft_finding *f, int32_t call,
                        const struct weft_call_plan *at, struct weft_err *err);
 bool weft_candidates_bounded(const struct weft_finding *f);
@@ -105,8 +105,9 @@ int weft_finding_problem(struct weft_finding *f,
 int weft_finding_add(struct weft_finding *f, int32_t call,
                      const struct weft_option *o, struct weft_err *err);
 
-/* Whether training can be fused: two models are trained, on devices of one kind,
- * by no schedule of a file but where the configuration says so. Sets which. */
+/* Whether training can be fused: two models are trained, on devices of one
+ * kind, by no schedule of a file but where the configuration says so. Sets
+ * which. */
 bool weft_finding_fuses(struct weft_finding *f);
 /* Their layouts that fit one another and take less than both after one another,
  * before they are placed. Errors: WEFT_ENOMEM. */

@@ -136,9 +136,9 @@ static struct weft_span span_of(const struct weft_simulation *s, int64_t lot)
     return all;
 }
 
-/* How much longer all takes with a lot more: than without the last one. Where lots
- * overlap neither their ends nor their begins are as far apart. Plays what is
- * recorded before the last lot, and then all. */
+/* How much longer all takes with a lot more: than without the last one. Where
+ * lots overlap neither their ends nor their begins are as far apart. Plays what
+ * is recorded before the last lot, and then all. */
 static int play_lots(struct weft_simulation *s, double *step_s,
                      struct weft_err *err)
 {

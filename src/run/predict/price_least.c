@@ -130,10 +130,10 @@ static double byte_rate(const struct weft_node_kind *kind)
          * greatest(&kind->by_bytes);
 }
 
-/* Seconds in which a member of a tp group receives the other members' parts of a
- * row's sums, of which a layer has as many; members at one place receive nothing.
- * Links between nodes, the only ones where a node has one device, are taken to be
- * no faster than those inside. */
+/* Seconds in which a member of a tp group receives the other members' parts of
+ * a row's sums, of which a layer has as many; members at one place receive
+ * nothing. Links between nodes, the only ones where a node has one device, are
+ * taken to be no faster than those inside. */
 static double exchange_s(const struct weft_pricer *p,
                          const struct weft_shape *s, int32_t tp, int sums)
 {
@@ -197,8 +197,8 @@ static double micro_batches(const struct weft_pricer *p,
 
 /* Seconds of a layer, in an optimizer step, of a mean device: AdamW reads a
  * gradient, reads and writes three numbers and writes the weight, of all of the
- * device's or, with ZeRO, of its replica's part; the sums of all gradient groups
- * are added up, wherever. All but weights are f32. */
+ * device's or, with ZeRO, of its replica's part; the sums of all gradient
+ * groups are added up, wherever. All but weights are f32. */
 static double update_s(const struct weft_node_kind *kind,
                        const struct weft_call_plan *at,
                        const struct weft_shape *s, double groups)
@@ -313,8 +313,8 @@ static struct weft_least generation(const struct weft_pricer *p,
         .busy_s = (layer_s * s->n_layers + steps * head) / at->pp};
 }
 
-/* Where all samples are alike, as many micro-batches as tokens ask for may be as
- * many as are given. */
+/* Where all samples are alike, as many micro-batches as tokens ask for may be
+ * as many as are given. */
 bool weft_pricer_same(const struct weft_pricer *p,
                       const struct weft_call_plan *a,
                       const struct weft_call_plan *b, int32_t call)

@@ -6,8 +6,9 @@
 #include "run/predict/price.h"
 #include "run/predict/simulation.h"
 
-/* n_devices: of the call. step_s: how much longer it takes with a lot more than it
- * has; 0: it has fewer than two. Errors: WEFT_ENOMEM, those of the engine. */
+/* n_devices: of the call. step_s: how much longer it takes with a lot more than
+ * it has; 0: it has fewer than two. Errors: WEFT_ENOMEM, those of the
+ * engine. */
 int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
                         struct weft_priced *out, double *step_s,
                         struct weft_err *err);

@@ -12,8 +12,8 @@
 /* The sizes in which a recorded run may be smaller. */
 enum { LAYERS, NODES, SIZES };
 
-/* Decode steps that pass stages as one are this part of the longest response's, or
- * less: by so much a pipeline takes longer to fill. */
+/* Decode steps that pass stages as one are this part of the longest response's,
+ * or less: by so much a pipeline takes longer to fill. */
 enum { FINE = 128 };
 
 static const struct weft_call_plan one_device = {
@@ -72,11 +72,11 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
     return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
 }
 
-/* Of inference, and of training with several stages, how many layers of each are
- * recorded that stand for all of it; 0: they stand for themselves. With ZeRO 2 and
- * 3 stages wait for what is sent and gathered of single layers, so that more of
- * them are needed. Optimizer states that come from the host are there by the
- * layer. */
+/* Of inference, and of training with several stages, how many layers of each
+ * are recorded that stand for all of it; 0: they stand for themselves. With
+ * ZeRO 2 and 3 stages wait for what is sent and gathered of single layers, so
+ * that more of them are needed. Optimizer states that come from the host are
+ * there by the layer. */
 static int32_t standing(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at)
 {
@@ -233,8 +233,8 @@ static void set_plan(const struct weft_pricer *p, int32_t call,
                                  p->t->job.place_per_device, t->plan.n_gpus};
 }
 
-/* Gives the members of calls their shares of the recorded run, where devices are
- * of several kinds. */
+/* Gives the members of calls their shares of the recorded run, where devices
+ * are of several kinds. */
 static void set_shares(const struct weft_pricer *p, struct weft_trainer *t)
 {
     struct weft_plan_needs needs = *p->needs;
@@ -245,11 +245,11 @@ static void set_shares(const struct weft_pricer *p, struct weft_trainer *t)
         weft_plan_share_by_speed(&t->plan, &needs, needs.cluster);
 }
 
-/* Gives each member of a tp group one tensor block: all that it has of a layer is
- * then in one tile. Its bytes and operations are the same, as long as no two
+/* Gives each member of a tp group one tensor block: all that it has of a layer
+ * is then in one tile. Its bytes and operations are the same, as long as no two
  * blocks have the same KV rows. But where replicas on several nodes hide their
- * sums of gradients behind layers, and where weights come from the host, tiles are
- * the pieces in which they pass. */
+ * sums of gradients behind layers, and where weights come from the host, tiles
+ * are the pieces in which they pass. */
 static void join_blocks(const struct weft_pricer *p,
                         const struct weft_call_plan *at, bool trains,
                         struct weft_shape *s)

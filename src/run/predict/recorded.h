@@ -41,11 +41,11 @@ struct weft_recorded {
      * as without costs */
     const struct weft_tail_choice *tail;
     struct weft_costs *costs;
-    /* (iterations) filled in where costs are given: what weft_tail_bound() says;
-     * NULL: not wanted */
+    /* (iterations) filled in where costs are given: what weft_tail_bound()
+     * says; NULL: not wanted */
     double *bound_s;
-    /* a run's, which are made again as far as its configuration says none; NULL:
-     * none */
+    /* a run's, which are made again as far as its configuration says none;
+     * NULL: none */
     const char *decisions;
     struct weft_seen
         *seen; /* filled in, of one iteration; NULL: not wanted */

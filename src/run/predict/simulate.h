@@ -16,8 +16,8 @@
 #include "graphs/calls/layout.h"
 
 /* Tasks are simulated one by one on at most so many devices, where there are so
- * many at most, of some 200 bytes each; else instructions of tp groups stand for
- * them. */
+ * many at most, of some 200 bytes each; else instructions of tp groups stand
+ * for them. */
 enum { WEFT_FEW_DEVICES = 64, WEFT_FEW_TASKS = 8000000 };
 
 /* What a simulated run came to. */
@@ -65,8 +65,8 @@ int weft_simulate_costs(const struct weft_simulate_options *options,
                         const struct weft_g_job *job, struct weft_costs **out,
                         struct weft_err *err);
 
-/* Whether tasks of the run are to be simulated by instruction, as options->gangs
- * asks for, or as they are too many. Errors: as
+/* Whether tasks of the run are to be simulated by instruction, as
+ * options->gangs asks for, or as they are too many. Errors: as
  * weft_run_simulate(). */
 int weft_simulate_by_gangs(const struct weft_config *config,
                            const struct weft_g_job *job,

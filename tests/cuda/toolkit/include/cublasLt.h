@@ -76,9 +76,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t which, const void *value,
     size_t n_bytes);
-/* Proposes two algorithms, which refuse matrices that are aligned to fewer bytes
- * than was said. WEFT_CARDS_ALGORITHM=first makes the order of the
- * first depend on the number of columns, both does so with both: they must be
+/* Proposes two algorithms, which refuse matrices that are aligned to fewer
+ * bytes than was said. WEFT_CARDS_ALGORITHM=first makes the order of the first
+ * depend on the number of columns, both does so with both: they must be
  * refused. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
