@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a run's configuration, and its last line as a word of the
- * command line: refused with a sentence, or a configuration that may go on with
- * itself.
+ * command line: refused with a sentence, or a configuration that may go on
+ * with itself.
  *
- * fuzz-sources: src/config/read.c src/config/read_reward.c fuzz-sources:
- * src/config/given.c src/config/check.c src/config/set.c fuzz-sources:
- * src/config/names.c src/config/table.c src/config/write.c fuzz-sources:
- * src/config/schema.c src/job/run_config.c src/plan/dataflow.c fuzz-sources:
- * graphs/algorithms.c graphs/policy.c graphs/settings.c graphs/metrics.c
- * fuzz-sources: graphs/keys_data.c graphs/preference.c fuzz-sources:
- * graphs/keys_policy.c graphs/keys_roles.c graphs/keys_values.c */
+ * fuzz-sources: src/config/read.c src/config/read_reward.c
+ * fuzz-sources: src/config/given.c src/config/check.c src/config/set.c
+ * fuzz-sources: src/config/names.c src/config/table.c src/config/write.c
+ * fuzz-sources: src/config/schema.c src/job/run_config.c src/plan/dataflow.c
+ * fuzz-sources: graphs/algorithms.c graphs/policy.c graphs/settings.c
+ * fuzz-sources: graphs/metrics.c
+ * fuzz-sources: graphs/keys_data.c graphs/preference.c
+ * fuzz-sources: graphs/keys_policy.c graphs/keys_roles.c graphs/keys_values.c
+ */
 #include <stdlib.h>
 #include <string.h>
 
