@@ -183,15 +183,6 @@ static double bytes_of(const struct weft_recording *r)
          + (double) r->temps_room * sizeof *r->temps;
 }
 
-/* Tasks that those of the recording stand for. */
-static int64_t expanded(const struct weft_recording *r)
-{
-    int64_t n = r->n_tasks - r->n_gangs;
-    for (int64_t i = 0; i < r->n_gangs; i++)
-        n += r->gang[i].n_expanded;
-    return n;
-}
-
 static void record(const struct weft_trainer *t, bool gangs,
                    struct weft_recording *out)
 {
@@ -298,7 +289,7 @@ static void measure(const char *dir, const struct row *row, bool simulates)
     printf("%-5s %-5s %-17s %7d %9lld %9lld %9.2f %7.0f %9.2f %7.0f %8.2f "
            "%6.0f %7.2f\n",
            row->actor, row->critic, row->layout, n_places,
-           (long long) r.n_tasks, (long long) expanded(&r),
+           (long long) r.n_tasks, (long long) weft_recording_n_expanded(&r),
            recorded_s / n * 1e6, bytes_of(&r) / n, played_s / n * 1e6,
            (peak_mib() - recorded_mib) * 1048576 / n, recorded_s + played_s,
            peak_mib() - before_mib, most / 1073741824);

@@ -262,6 +262,14 @@ void weft_recording_repeat(struct weft_recording *r, int32_t n)
         weft_rec_work_repeat(&r->task[r->n_tasks - 1].work, n);
 }
 
+int64_t weft_recording_n_expanded(const struct weft_recording *r)
+{
+    int64_t n = r->n_tasks - r->n_gangs;
+    for (int64_t i = 0; i < r->n_gangs; i++)
+        n += r->gang[i].n_expanded;
+    return n;
+}
+
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when)
 {
     r->when = when;

@@ -238,6 +238,8 @@ void weft_recording_repeat(struct weft_recording *r, int32_t n);
  * layer's. */
 void weft_recording_stretch(struct weft_recording *r, int32_t n_layers,
                             const int32_t times[]);
+/* Tasks of the recording, with those that its instructions stand for. */
+int64_t weft_recording_n_expanded(const struct weft_recording *r);
 /* What is recorded from here on is in its turn, or what is done when a sample
  * has ended: see enum weft_rec_when. */
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when);

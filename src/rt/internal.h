@@ -498,6 +498,18 @@ bool weft_rt_has_place(const struct weft_rt *rt, int place);
 
 const char *weft_rt_call_name(const struct weft_rt *rt, int32_t call);
 
+/* The environment (environment.c). Refuses variables that ask StarPU for what
+ * Weft decides itself: ignoring them silently would surprise the user. A value
+ * that asks for the same as Weft does is fine. Errors: WEFT_EINVAL. */
+int weft_environment_check(struct weft_err *err);
+/* Sets the folder where StarPU keeps measurements of the machine, unless the
+ * user has set it; StarPU's default is the user's home itself. */
+void weft_environment_set_home(void);
+/* With CUDA, StarPU measures the buses when it first starts, into files that
+ * another process, such as the next rank, would read half-written. Takes a lock
+ * in their folder; returns its descriptor, which the caller closes, or -1. */
+int weft_environment_lock_home(void);
+
 /* Recording (record.c). They do nothing where there is no recording. */
 void weft_record_tile(struct weft_tile *tile, bool permanent);
 void weft_record_part(const struct weft_tile *part); /* of part->whole */

@@ -26,6 +26,7 @@ rt_sources = \
 	%D%/record.c \
 	%D%/profile.c \
 	%D%/seq.c \
+	%D%/environment.c \
 	%D%/start.c \
 	%D%/task.c \
 	%D%/tile.c %D%/tile.h \

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start and stop. All of StarPU's configuration is in this file. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -60,7 +57,7 @@ int weft_rt_max_devices(void)
     return MAX_DEVICES;
 }
 
-/* ---- Environment ------------------------------------------------------ */
+/* ---- What was asked for ------------------------------------------------ */
 
 /* Refuses to run as one of several processes that have not joined a job: each
  * would do the same work. */
@@ -75,86 +72,6 @@ static int check_joined(struct weft_err *err)
                         "runs in one process: start it without mpirun or "
                         "srun",
                         n, variable);
-}
-
-/* Refuses environment variables that ask StarPU for what Weft decides itself:
- * ignoring them silently would surprise the user. A value that asks for the
- * same as Weft does is fine. */
-static int check_environment(struct weft_err *err)
-{
-    static const struct {
-        const char *name, *same, *instead;
-    } ours[] = {
-        {"STARPU_SCHED", NULL, "tasks run in the order of Weft's plan"},
-        {"STARPU_SCHED_LIB", NULL, "tasks run in the order of Weft's plan"},
-        {"STARPU_NCPU", NULL, "set the devices (runtime.devices)"},
-        {"STARPU_NCPUS", NULL, "set the devices (runtime.devices)"},
-        {"STARPU_RESERVE_NCPU", "0", "set the devices (runtime.devices)"},
-        {"STARPU_NCUDA", "0", "devices are CPU devices"},
-        {"STARPU_NWORKER_PER_CUDA", "1", "a GPU is one device"},
-        {"STARPU_LIMIT_CUDA_MEM", NULL, "devices are CPU devices"},
-        {"STARPU_DISABLE_PINNING", "0", "GPUs read the host's memory"},
-        {"STARPU_NOPENCL", "0", "devices are CPU devices"},
-        {"STARPU_LIMIT_CPU_MEM", NULL,
-         "set the memory (runtime.memory_limit_gib)"},
-    };
-    for (size_t i = 0; i < WEFT_COUNT(ours); i++) {
-        const char *value = getenv(ours[i].name);
-        if (value && (!ours[i].same || strcmp(value, ours[i].same) != 0))
-            return weft_err_set(err, WEFT_EINVAL,
-                                "the environment has %s=%s, which Weft does "
-                                "not follow: unset it; %s",
-                                ours[i].name, value, ours[i].instead);
-    }
-    return 0;
-}
-
-static bool folder_is_good(const char *path)
-{
-    struct weft_err err;
-    return weft_dir_create(path, &err) == 0 && access(path, W_OK | X_OK) == 0;
-}
-
-/* Sets the folder where StarPU keeps measurements of the machine, unless the
- * user has set it; StarPU's default is the user's home itself. */
-static void set_starpu_home(void)
-{
-    char path[4096];
-    const char *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    if (getenv("STARPU_HOME"))
-        return;
-    path[0] = 0;
-    if (cache && cache[0] == '/')
-        snprintf(path, sizeof path, "%s/weft/starpu", cache);
-    else if (home && home[0] == '/' && weft_dir_exists(home))
-        snprintf(path, sizeof path, "%s/.cache/weft/starpu", home);
-    if (!path[0] || !folder_is_good(path)) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(path, sizeof path, "%s/weft-starpu-%ld",
-                 tmp && tmp[0] == '/' && weft_dir_exists(tmp) ? tmp : "/tmp",
-                 (long) getuid());
-        if (!folder_is_good(path))
-            return;
-    }
-    setenv("STARPU_HOME", path, 1);
-}
-
-/* With CUDA, StarPU measures the buses when it first starts, into files that
- * another process, such as the next rank, would read half-written. Takes a lock
- * in their folder; returns its descriptor, or -1. */
-static int lock_starpu_home(void)
-{
-    int fd = -1;
-#ifdef STARPU_USE_CUDA
-    char path[4200];
-    const char *home = getenv("STARPU_HOME");
-    snprintf(path, sizeof path, "%s/weft.lock", home ? home : "");
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR)
-        continue;
-#endif
-    return fd;
 }
 
 static int share_of(int cores, double share)
@@ -324,7 +241,7 @@ static int starpu_start(struct weft_rt *rt,
     bool nap = options->nap < 0 ? crowded : options->nap > 0;
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_MPI_NOBIND", "1", 0);
-    set_starpu_home();
+    weft_environment_set_home();
     weft_fxt_off();
     int rc = rt->fxt_dir ? weft_fxt_begin(err) : 0;
     if (rc)
@@ -332,7 +249,7 @@ static int starpu_start(struct weft_rt *rt,
     rt->fxt_began = rt->fxt_dir != NULL;
     configure_devices(rt, topology, &conf);
     configure_policy(rt, topology, nap, &conf);
-    int lock = lock_starpu_home();
+    int lock = weft_environment_lock_home();
     if (nap) /* StarPU starts the devices' threads */
         weft_wake(WEFT_WAKE_LAST);
     rc = starpu_init(&conf);
@@ -407,7 +324,7 @@ static int prepare(const struct weft_rt_options *options,
 {
     int rc = check_joined(err);
     if (!rc)
-        rc = check_environment(err);
+        rc = weft_environment_check(err);
     if (!rc)
         rc = weft_topology_read(topology, err);
     if (rc)

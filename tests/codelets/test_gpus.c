@@ -404,6 +404,8 @@ static int capture_cuda(const void *args, void *const buf[], int n_buf,
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     cudaMemsetAsync(buf[0], 0, 64, stream);
     atomic_fetch_add(&n_captures, 1);
+    /* Long enough that the program meanwhile begins to wait for the card; where
+     * it is late, this says less, and fails no more. */
     usleep(20000);
     cudaStreamEndCapture(stream, &graph);
     weft_exec_end_capture();

@@ -276,15 +276,6 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_costs_free(s->costs);
 }
 
-/* How many tasks instructions stand for, with those that are tasks. */
-static int64_t count_tasks(const struct weft_recording *r)
-{
-    int64_t n = r->n_tasks - r->n_gangs;
-    for (int64_t i = 0; i < r->n_gangs; i++)
-        n += r->gang[i].n_expanded;
-    return n;
-}
-
 /* Opens a simulation by instruction. *many: it is to be so, as tasks one by one
  * are too many or as options ask for it. What costs do not say of instructions
  * is no error yet. o: options, which the simulation borrows. */
@@ -297,7 +288,7 @@ static int open_by_instruction(const struct weft_trainer *t,
     o->gangs = true;
     o->measured = false;
     int rc = weft_simulation_open(t, o, s, err);
-    *many = asked || count_tasks(&s->r) > WEFT_FEW_TASKS;
+    *many = asked || weft_recording_n_expanded(&s->r) > WEFT_FEW_TASKS;
     return rc;
 }
 
