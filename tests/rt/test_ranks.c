@@ -37,6 +37,8 @@ static int differs(struct weft_tile *tile, size_t bytes, int salt)
     return n;
 }
 
+/* ---- Messages ------------------------------------------------------- */
+
 /* Every rank's tile goes round, and one further. */
 static void ring(size_t bytes)
 {
@@ -137,6 +139,8 @@ static void test_many_messages(void)
     weft_tile_release(c);
     stop();
 }
+
+/* ---- Failures ------------------------------------------------------- */
 
 static int fail_cpu(const void *args, void *const buf[], int n_buf,
                     struct weft_exec *x)
@@ -335,6 +339,8 @@ static void test_error_by_last(void)
     stop();
 }
 
+/* ---- Events, waits and limits --------------------------------------- */
+
 /* Tiles of this rank, written in another order than they were expected in: an
  * answer that comes late holds up nobody else. */
 static void test_events(void)
@@ -419,6 +425,8 @@ static void test_message_beyond_limit(void)
     check_usable();
     stop();
 }
+
+/* ---- The job -------------------------------------------------------- */
 
 /* An answer that rank 0 gets feeds a task of the last rank. */
 static void test_external(void)
