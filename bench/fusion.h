@@ -283,7 +283,7 @@ static inline void set_jobs(struct setting *s, struct instance *in,
         for (int k = 0; k < SAMPLES; k++) {
             int32_t length = weft_lengths_draw(&lengths, SEED, i, k, s->most);
             s->sample[i][k] = (struct weft_overlap_sample){k % n, PROMPT,
-                                                           length};
+                                                           length, 0};
             if (i < PAST)
                 s->seen[i * SAMPLES + k] = length;
         }

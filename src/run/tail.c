@@ -236,11 +236,13 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
     const struct weft_tail *tail = t->tail;
     const struct weft_g_generate *gen = &t->gen[set->call];
     int32_t n = set->n, all = n * tail->n_past;
+    bool shares = t->config.rollout.prefix_sharing && set->each > 1;
     for (int32_t i = 0; i < all; i++) {
         int64_t at = (int64_t) (i / n) * tail->n_samples + set->first + i % n;
         c->seen[i] = tail->response[at];
         c->sample[i] = (struct weft_overlap_sample){
-            replica_of(gen, i % n, n), tail->prompt[at], tail->response[at]};
+            replica_of(gen, i % n, n), tail->prompt[at], tail->response[at],
+            shares ? 1 + i % n / set->each : 0};
     }
     qsort(c->seen, (size_t) all, sizeof *c->seen, ascending);
     for (int32_t i = 0; i < tail->n_past; i++)

@@ -366,7 +366,7 @@ static void random_job(struct weft_overlap_job *job,
     for (int32_t s = 0; s < job->n_samples; s++)
         sample[s] = (struct weft_overlap_sample){
             draw_from(0, job->n_instances - 1), draw_from(1, 20),
-            draw_from(0, 3) ? draw_from(1, 9) : draw_from(1, 40)};
+            draw_from(0, 3) ? draw_from(1, 9) : draw_from(1, 40), 0};
     for (int32_t i = 0; i < 30; i++)
         seen[i] = i ? seen[i - 1] + draw_from(0, 2) : 1;
 }
@@ -427,7 +427,7 @@ static void test_one_instance(void)
     const struct weft_work_rows read = {50, 5, 5 * 55, 0};
     double expected = step_s(NULL, &read);
     for (int s = 0; s < 5; s++)
-        sample[s] = (struct weft_overlap_sample){0, 10, 17};
+        sample[s] = (struct weft_overlap_sample){0, 10, 17, 0};
     for (int t = 1; t < 17; t++)
         expected += decode_s(&costs, 5, 5 * (10 + t));
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
@@ -452,7 +452,7 @@ static void test_equal_lengths(void)
     struct weft_overlapped out;
     double seconds;
     for (int s = 0; s < 24; s++)
-        sample[s] = (struct weft_overlap_sample){s % 4, 10, 25};
+        sample[s] = (struct weft_overlap_sample){s % 4, 10, 25, 0};
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
     CHECK(seconds == out.all_s);
@@ -481,8 +481,8 @@ static void test_long_samples(void)
     struct weft_overlapped out;
     double seconds;
     for (int s = 0; s < 24; s++)
-        sample[s] = (struct weft_overlap_sample){s % 4, 10,
-                                                 s < 20 ? 10 : 100};
+        sample[s] = (struct weft_overlap_sample){s % 4, 10, s < 20 ? 10 : 100,
+                                                 0};
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     CHECK(out.generated_s == 100 && out.all_s == 220);
     when.share = 4.0 / 24;
@@ -522,8 +522,8 @@ static void test_two_migrations(void)
     struct weft_overlapped out;
     double seconds, end_s[12];
     for (int s = 0; s < 12; s++)
-        sample[s] = (struct weft_overlap_sample){s % 4, 10,
-                                                 s < 8 ? 10 : length[s % 4]};
+        sample[s] = (struct weft_overlap_sample){
+            s % 4, 10, s < 8 ? 10 : length[s % 4], 0};
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, end_s, &err), err);
     CHECK_INT(out.n_migrated, 2);
     CHECK_INT(out.n_stay, 1);
@@ -583,7 +583,7 @@ static void test_choose(void)
 
 static void test_too_large(void)
 {
-    const struct weft_overlap_sample sample = {0, 10, 5};
+    const struct weft_overlap_sample sample = {0, 10, 5, 0};
     struct weft_migrate_costs c = costs;
     const struct weft_overlap_job job = {.costs = &c,
                                          .n_instances = 1,

@@ -250,7 +250,7 @@ static void random_job(struct weft_overlap_job *job,
     for (int32_t s = 0; s < job->n_samples; s++)
         sample[s] = (struct weft_overlap_sample){
             draw_from(0, job->n_instances - 1), draw_from(1, 9),
-            draw_from(1, 4)};
+            draw_from(1, 4), 0};
 }
 
 static void test_all_schedules(void)
@@ -301,7 +301,7 @@ static void test_few_or_many(void)
                                          .most = 101};
     double least = 1 + 100 + 78 / 2.8; /* a second to read */
     for (int s = 0; s < 46; s++)
-        sample[s] = (struct weft_overlap_sample){0, 1, s ? 21 : 101};
+        sample[s] = (struct weft_overlap_sample){0, 1, s ? 21 : 101, 0};
     double bound = bound_of(&job);
     CHECK(bound <= least);
     CHECK(bound > 0.99 * least);
@@ -314,7 +314,8 @@ static void test_few_or_many(void)
 static void test_one_and_two(void)
 {
     struct prices p = {{10, 1, 20}, {{7, 7, 1}, {4, 4, 1}}, 2};
-    const struct weft_overlap_sample sample[] = {{0, 10, 30}, {0, 10, 30}};
+    const struct weft_overlap_sample sample[] = {{0, 10, 30, 0},
+                                                 {0, 10, 30, 0}};
     const struct weft_migrate_costs c = {&p, step_s, 0, 1, 1e9, 1, 0, 0};
     struct weft_overlap_job job = {.costs = &c,
                                    .n_instances = 1,
@@ -346,7 +347,8 @@ static void test_one_and_two(void)
 static void test_room(void)
 {
     struct prices p = {{5, 0, 1 << 20}, {nothing, nothing}, 0};
-    const struct weft_overlap_sample sample[] = {{0, 9, 11}, {0, 9, 11}};
+    const struct weft_overlap_sample sample[] = {{0, 9, 11, 0},
+                                                 {0, 9, 11, 0}};
     struct weft_migrate_costs c = {&p, step_s, 0, 1, 19, 1, 0, 0};
     const struct weft_overlap_job job = {.costs = &c,
                                          .n_instances = 1,

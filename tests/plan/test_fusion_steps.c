@@ -45,7 +45,20 @@ static void simulate(const struct weft_overlap_job *job,
     weft_overlap_generate(&run, 0, INFINITY);
     for (int32_t s = 0; s < job->n_samples; s++)
         end_s[s] = run.state[s].end_s;
+    CHECK(run.instance[0].held == 0);
     weft_overlap_run_release(&run);
+}
+
+/* Prompts differ in their first token, unless they are the same. */
+static void admit(struct weft_gen_play *p, const struct weft_overlap_job *job,
+                  int32_t slot, int32_t s, const struct coming *coming,
+                  const int32_t *n_total)
+{
+    const struct weft_overlap_sample *sample = &job->sample[s];
+    int32_t token[LONGEST] = {sample->shared ? sample->shared : 100 + s};
+    const struct weft_gen_admit in = {slot, s, sample->prompt, n_total[s],
+                                      token};
+    weft_gen_play_enter(p, &in, in.n_prompt + coming->has, coming->cached);
 }
 
 /* The same by the engine, a step after another. */
@@ -54,14 +67,16 @@ static void play(const struct weft_overlap_job *job,
                  double end_s[])
 {
     const struct weft_gen_args args = {
-        .n_steps = 1, .prefill_tokens = job->costs->read_rows};
+        .n_steps = 1,
+        .prefill_tokens = job->costs->read_rows,
+        .prefix_sharing = true};
     int32_t n = job->slots, next = 0, n_done = 0, n_total[SAMPLES];
-    int32_t sample[SAMPLES], token[LONGEST] = {0};
+    int32_t sample[SAMPLES];
     struct weft_gen_play *p;
     struct weft_gen_status *status = weft_alloc(1, weft_gen_status_bytes(n));
     REQUIRE(status != NULL);
     REQUIRE_OK(weft_gen_play_create(n, 2 * LONGEST,
-                                    weft_gen_most_pages(n, 2 * LONGEST),
+                                    2 * weft_gen_most_pages(n, 2 * LONGEST),
                                     args.prefill_tokens, &p, &err),
                err);
     for (int32_t s = 0; s < job->n_samples; s++)
@@ -72,10 +87,7 @@ static void play(const struct weft_overlap_job *job,
         for (int32_t k = 0; k < n; k++) {
             if (sample[k] >= 0 || next == job->n_samples)
                 continue;
-            const struct weft_gen_admit admit = {
-                k, next, job->sample[next].prompt, n_total[next], token};
-            weft_gen_play_enter(p, &admit, admit.n_prompt + coming[next].has,
-                                coming[next].cached);
+            admit(p, job, k, next, &coming[next], n_total);
             sample[k] = next++;
         }
         REQUIRE(out->n < STEPS);
@@ -94,6 +106,21 @@ static void play(const struct weft_overlap_job *job,
     }
     weft_gen_play_free(p);
     weft_free(status);
+}
+
+/* n samples of one prompt, which is long enough to be worth sharing, and is read
+ * before the step in which a response ends. */
+static void share(struct weft_overlap_sample *sample, struct coming *coming,
+                  int32_t n, int32_t first)
+{
+    int32_t prompt = draw_from(9, LONGEST);
+    for (int32_t i = 0; i < n && n > 1; i++) {
+        sample[i].prompt = prompt;
+        sample[i].length = weft_max32(sample[i].length, 2);
+        sample[i].shared = first + 1;
+        coming[i].has = weft_min32(coming[i].has, sample[i].length - 2);
+        coming[i].cached = 0;
+    }
 }
 
 static void test_steps(void)
@@ -121,9 +148,14 @@ static void test_steps(void)
             int32_t length = draw_from(1, LONGEST),
                     prompt = draw_from(1, LONGEST);
             int32_t has = draw_from(0, 2) ? 0 : draw_from(0, length - 1);
-            sample[s] = (struct weft_overlap_sample){0, prompt, length};
+            sample[s] = (struct weft_overlap_sample){0, prompt, length, 0};
             coming[s] = (struct coming){
                 has, draw_from(0, 1) * draw_from(0, prompt + has - 1)};
+        }
+        for (int32_t s = 0, n; s < job.n_samples && round % 2; s += n) {
+            n = draw_from(1, 8);
+            share(sample + s, coming + s, weft_min32(n, job.n_samples - s),
+                  s);
         }
         simulated.n = 0;
         simulate(&job, coming, end_s);
@@ -144,4 +176,48 @@ static void test_steps(void)
     CHECK(n_mixed > 1000);
 }
 
-WEFT_TESTS("plan/fusion/steps", {"test_steps", test_steps})
+/* How often samples were put off with room for so many tokens, and when the last
+ * has ended. */
+static int32_t put_off(const struct weft_overlap_sample sample[4],
+                       int32_t room, double *end_s)
+{
+    static struct steps steps;
+    const struct weft_migrate_costs costs = {.ctx = &steps,
+                                             .step_s = note,
+                                             .token_bytes = 1,
+                                             .memory_bytes = room};
+    const struct weft_overlap_job job = {.costs = &costs,
+                                         .n_instances = 1,
+                                         .n_samples = 4,
+                                         .sample = sample,
+                                         .most = 20};
+    struct weft_overlapped out;
+    steps.n = 0;
+    REQUIRE_OK(weft_overlap_simulate(&job, &(struct weft_overlap_when){0},
+                                     &out, NULL, &err),
+               err);
+    *end_s = out.generated_s;
+    return out.n_put_off;
+}
+
+/* Four samples of 100 and 20 tokens. By themselves they have 119 cached each when
+ * they end. With one prompt the first ends early, and the others, which begin a
+ * step later, have its 99 tokens in common and 20 of their own. */
+static void test_room(void)
+{
+    struct weft_overlap_sample sample[4];
+    double end_s;
+    for (int32_t shared = 0; shared < 2; shared++) {
+        int32_t most = shared ? 99 + 3 * 20 : 4 * 119;
+        for (int32_t s = 0; s < 4; s++)
+            sample[s] = (struct weft_overlap_sample){
+                0, 100, s > 0 || !shared ? 20 : 5, shared};
+        CHECK_INT(put_off(sample, most, &end_s), 0);
+        CHECK_INT(end_s, 20 + shared);
+        CHECK_INT(put_off(sample, most - 1, &end_s), 1);
+        CHECK_INT(end_s, 21 + shared);
+    }
+}
+
+WEFT_TESTS("plan/fusion/steps", {"test_steps", test_steps},
+           {"test_room", test_room})

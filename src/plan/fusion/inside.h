@@ -8,9 +8,19 @@
 /* A sample on its way. */
 struct weft_overlap_state {
     int32_t instance, has;
-    int32_t cached; /* tokens in its instance's KV cache */
+    int32_t cached; /* tokens in its instance's KV cache ... */
+    int32_t ready;  /* ... when the last step began */
+    int32_t common; /* of those cached, what its prompt's `held` counts */
     double ready_s; /* from when on its instance can begin it */
     double end_s;   /* -1: it has not ended */
+};
+
+/* A prompt that samples of an instance share. */
+struct weft_overlap_prompt {
+    int32_t kept; /* tokens that one which has ended left, where there is room
+                       that nobody wants */
+    int32_t held; /* tokens that samples have in common ... */
+    int32_t n_uses; /* ... of which so many have not ended */
 };
 
 /* An instance; queue and active have numbers of samples. Those that are active
@@ -21,7 +31,8 @@ struct weft_overlap_instance {
     int32_t *active, n_active;     /* in the order in which they began */
     int32_t *queue, head, n_queue; /* head .. n_queue - 1 have not begun */
     int32_t slots;
-    double held; /* tokens cached of all */
+    struct weft_overlap_prompt *prompt; /* (n_samples + 1) by number */
+    double held; /* tokens cached of all, those in common once */
 };
 
 struct weft_overlap_run {
@@ -31,7 +42,8 @@ struct weft_overlap_run {
     double *free_s;  /* (n_instances) from when on it can infer; -1: it still
                         generates */
     int32_t *number; /* of all instances' queues and active samples */
-    double room;     /* tokens that an instance can hold */
+    struct weft_overlap_prompt *prompt; /* of all instances */
+    double room;                        /* tokens that an instance can hold */
     struct weft_overlapped *out;
 };
 

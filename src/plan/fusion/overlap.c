@@ -86,6 +86,7 @@ static void move(struct weft_overlap_run *run, struct leaving *l, int32_t k)
     int32_t from = at->instance, to = l->decision.to[k];
     double start_s = fmax(run->instance[from].now_s, at->ready_s);
     at->instance = to;
+    at->ready = at->common = 0;
     run->out->n_moved++;
     if (l->decision.reads[k])
         at->cached = 0;

@@ -14,7 +14,9 @@
  * order in which they began, up to costs->read_rows; the last row of a sample
  * that is read gives it a token. Where KV memory runs out, the one begun last
  * is put off and read again, when there is room for all of it. KV memory is
- * counted in tokens, not in pages, and no prefix is shared.
+ * counted in tokens, not in pages. Samples of one prompt have its cache in
+ * common: who is read later waits until the prompt has been read, and reads its
+ * last token alone. What different prompts begin with is not known here.
  *
  * Inference: every sample that has ended passes every model, in any order. The
  * devices of an instance are one worker, and all workers are alike. A worker
@@ -36,6 +38,9 @@ enum { WEFT_OVERLAP_MODELS = 8 };
 struct weft_overlap_sample {
     int32_t instance;
     int32_t prompt, length; /* length: of the response, 1 to `most` */
+    /* number of the prompt, 1 to n_samples, which samples with the same one
+     * share; 0: it is read for this one alone */
+    int32_t shared;
 };
 
 struct weft_overlap_job {
