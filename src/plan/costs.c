@@ -257,12 +257,14 @@ static double tasks_of(const struct weft_costs *c,
 {
     const struct weft_rec_task *t = &r->task[task];
     int32_t n_far = 0;
+    int32_t n = t->n_members + gang->n_left_out;
     for (int64_t i = task - t->member; i < task - t->member + t->n_members;
          i++)
         n_far += r->task[i].place / c->n_places != t->place / c->n_places;
+    if (gang->left_out_place / c->n_places != t->place / c->n_places)
+        n_far += gang->n_left_out;
     return gang->n_expanded
-         - (n_far ? (double) gang->n_received * n_far / (t->n_members - 1)
-                  : 0);
+         - (n_far ? (double) gang->n_received * n_far / (n - 1) : 0);
 }
 
 /* Before a device does the work of n tasks. */
@@ -274,6 +276,23 @@ static double begin_s(const struct weft_costs *c,
              : n * kind_of(c, node)->task_s;
 }
 
+/* The slowest of the ways to a place, of those that were looked at: seconds of
+ * a byte, and the latency. */
+struct way {
+    double byte_s, latency_s;
+};
+
+static void look_at(const struct weft_costs *c, int32_t from, int32_t to,
+                    struct way *slowest)
+{
+    int32_t link[WEFT_COSTS_PATH];
+    double latency_s;
+    int32_t n = weft_costs_path(c, from, to, link, &latency_s);
+    for (int32_t k = 0; k < n; k++)
+        slowest->byte_s = most(slowest->byte_s, 1 / c->bytes_per_s[link[k]]);
+    slowest->latency_s = most(slowest->latency_s, latency_s);
+}
+
 /* What a gang's member receives, over the slowest of the ways from the others:
  * they all send at the same time. */
 static double exchange_s(const struct weft_costs *c,
@@ -281,23 +300,19 @@ static double exchange_s(const struct weft_costs *c,
                          const struct weft_rec_gang *gang)
 {
     const struct weft_rec_task *t = &r->task[task];
-    double slowest = 0, latency_s = 0;
+    int32_t n = t->n_members + gang->n_left_out;
+    struct way slowest = {0, 0};
     if (gang->n_received == 0)
         return 0;
     for (int64_t i = task - t->member; i < task - t->member + t->n_members;
-         i++) {
-        int32_t link[WEFT_COSTS_PATH];
-        double latency;
-        int32_t n = weft_costs_path(c, r->task[i].place, t->place, link,
-                                    &latency);
-        for (int32_t k = 0; k < n; k++)
-            slowest = most(slowest, 1 / c->bytes_per_s[link[k]]);
-        latency_s = most(latency_s, latency);
-    }
+         i++)
+        look_at(c, r->task[i].place, t->place, &slowest);
+    if (gang->n_left_out > 0)
+        look_at(c, gang->left_out_place, t->place, &slowest);
     /* messages of the others that are sent at the same time overlap */
-    double rounds = (double) gang->n_received
-                  / (t->n_members > 1 ? t->n_members - 1 : 1);
-    return rounds * latency_s + (double) gang->received_bytes * slowest;
+    double rounds = (double) gang->n_received / (n > 1 ? n - 1 : 1);
+    return rounds * slowest.latency_s
+         + (double) gang->received_bytes * slowest.byte_s;
 }
 
 /* A copy from or to another place; 0: it is none. */

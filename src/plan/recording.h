@@ -140,6 +140,9 @@ struct weft_rec_gang {
     int32_t n_expanded;     /* tasks and messages that it stands for */
     int32_t task;           /* its number */
     int32_t temps;          /* number in weft_recording.temps */
+    /* members that are not recorded (weft_recording.left_out), and the place
+     * of one of them */
+    int32_t n_left_out, left_out_place;
 };
 
 /* Where an instruction is inserted: on devices and places of its members, with
@@ -197,8 +200,12 @@ struct weft_recording {
     struct weft_rec_shape *shape; /* (n_shapes) number 0 is of no model */
     int64_t n_shapes, shape_room;
     enum weft_rec_when when; /* what is recorded now */
-    int32_t n_gpus;          /* of each rank: its first places */
-    int64_t scratch_bytes;   /* of a GPU, the most that a task takes */
+    /* by place; NULL: none. What is done there, and what passes between two of
+     * them, is not recorded, of an instruction only other members. What is read
+     * from there has been written before; borrowed */
+    const bool *left_out;
+    int32_t n_gpus;        /* of each rank: its first places */
+    int64_t scratch_bytes; /* of a GPU, the most that a task takes */
     bool full;     /* memory or numbers ran out: what came then is missing */
     int64_t bytes; /* of its arrays */
     int64_t most_bytes; /* it may have, until it is full; 0: no limit */

@@ -123,6 +123,8 @@ struct weft_record_options {
      * that have about as many rows pass them as one; 0: none do. */
     int32_t joined_steps;
     uint32_t calls; /* a set of them, whose tasks are noted; 0: all */
+    /* as of struct weft_recording; with gangs */
+    const bool *left_out;
     struct weft_recording *recording; /* outlives the runtime */
 };
 int weft_rt_record(const struct weft_record_options *options,

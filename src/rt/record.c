@@ -8,6 +8,20 @@ static bool is_left_out(const struct weft_rt *rt, int32_t call)
     return rt->calls && !(rt->calls >> call & 1);
 }
 
+/* What is done at a place; an instruction needs all of its expansion. */
+static bool is_place_left_out(const struct weft_recording *r, int place)
+{
+    return r->left_out && r->n_marks == 0 && r->left_out[place];
+}
+
+/* What passes from place to place, if both are. */
+static bool are_left_out(const struct weft_recording *r,
+                         const struct weft_tile *a, const struct weft_tile *b)
+{
+    return is_place_left_out(r, weft_tile_place(a))
+        && is_place_left_out(r, weft_tile_place(b));
+}
+
 void weft_record_tile(struct weft_tile *tile, bool permanent)
 {
     struct weft_recording *r = tile->rt->recording;
@@ -137,6 +151,10 @@ void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
     int place = where->device >= 0 ? weft_rt_place_of(rt, where->device)
               : n_access > 0       ? weft_tile_place(access[0].tile)
                                    : 0;
+    if (kind == WEFT_REC_COPY
+            ? are_left_out(r, access[0].tile, access[1].tile)
+            : is_place_left_out(r, place))
+        return;
     if (kind == WEFT_REC_COPY)
         who.device = -1;
     weft_recording_task(r, kind, op, &who, place);
@@ -177,7 +195,8 @@ void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
     struct weft_recording *r = rt->recording;
     bool sends = weft_tile_is_here(src), receives = weft_tile_is_here(dst);
     struct weft_where who = *where;
-    if (!r || (!sends && !receives) || is_left_out(rt, where->call))
+    if (!r || (!sends && !receives) || is_left_out(rt, where->call)
+        || are_left_out(r, src, dst))
         return;
     who.device = -1;
     who.position = 0;

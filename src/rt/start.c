@@ -437,8 +437,11 @@ int weft_rt_record(const struct weft_record_options *options,
     rt->first_device = rt->rank * rt->n_devices;
     rt->places_per_rank = options->place_per_device ? rt->n_devices
                                                     : rt->n_cards + 1;
-    if (options->recording)
+    if (options->recording) {
         options->recording->n_gpus = rt->n_cards;
+        options->recording->left_out = options->gangs ? options->left_out
+                                                      : NULL;
+    }
     rt->first_place = rt->rank * rt->places_per_rank;
     rt->last_transfer = &rt->transfer;
     *out = rt;

@@ -2,8 +2,11 @@
 /* A recording of instructions of tp groups beside one of what they expand to:
  * the same tiles outside, the same order, every expanded task in one
  * instruction, no less memory, and as many tasks of a member whatever tp is. */
+#include <math.h>
+
 #include "base/alloc.h"
 #include "job/run_config.h"
+#include "plan/costs.h"
 #include "run/predict/recorded.h"
 #include "run_fixture.h"
 
@@ -49,14 +52,16 @@ static void forget(struct weft_trainer *t)
     weft_config_release(&config);
 }
 
-/* lengths: some, or the longest. */
-static void record(const struct weft_trainer *t, bool lengths, bool gangs,
-                   struct weft_recording *out)
+/* lengths: some, or the longest. left_out: of places; NULL: none. */
+static void record_part(const struct weft_trainer *t, bool lengths,
+                        bool gangs, const bool *left_out,
+                        struct weft_recording *out)
 {
     int32_t n_total[STEPS + 1][SAMPLES];
     struct weft_err err;
     struct weft_recorded how = {.rank = -1,
                                 .gangs = gangs,
+                                .left_out = left_out,
                                 .iterations = STEPS,
                                 .n_total = lengths ? n_total[0] : NULL};
     for (int i = 0; i <= STEPS; i++)
@@ -65,6 +70,12 @@ static void record(const struct weft_trainer *t, bool lengths, bool gangs,
                           + 1 + (i + k) * 5 % 12;
     weft_recording_init(out);
     REQUIRE_OK(weft_run_record(t, &how, out, &err), err);
+}
+
+static void record(const struct weft_trainer *t, bool lengths, bool gangs,
+                   struct weft_recording *out)
+{
+    record_part(t, lengths, gangs, NULL, out);
 }
 
 /* ---- One beside the other ---------------------------------------------- */
@@ -626,6 +637,113 @@ static void test_share(void)
     forget(t);
 }
 
+/* ---- Places that are left out -------------------------------------------- */
+
+static const char four_nodes[] =
+    "name: four\n"
+    "kinds:\n"
+    "  - {name: node, nodes: 4, devices: 4, memory_gib: 8,\n"
+    "     tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 4,\n"
+    "     inside: {gbs: 10, us: 1}, network: {rails: 4, gbs: 5, us: 5}}\n";
+
+/* Whether a task is to be recorded: what passes between places if one of them
+ * is not left out, all else if its place is not. */
+static bool is_kept(const struct weft_recording *r,
+                    const struct weft_rec_task *t, const bool *left_out)
+{
+    bool kept = t->kind == WEFT_REC_ANSWER
+             || (weft_rec_is_here(t->kind) && !left_out[t->place]);
+    for (int64_t a = t->access; a < t->access + t->n_access; a++)
+        kept = kept
+            || (t->kind == WEFT_REC_MESSAGE
+                && !left_out[r->tile[r->access[a].tile].place]);
+    return kept;
+}
+
+static bool same_task(const struct weft_recording *r, int64_t i,
+                      const struct weft_recording *part, int64_t k)
+{
+    const struct weft_rec_task *a = &r->task[i], *b = &part->task[k];
+    return strcmp(weft_recording_op(r, i), weft_recording_op(part, k)) == 0
+        && a->kind == b->kind && a->place == b->place
+        && a->device == b->device && a->position == b->position
+        && a->layer == b->layer && a->n_access == b->n_access
+        && memcmp(r->access + a->access, part->access + b->access,
+                  (size_t) a->n_access * sizeof *r->access)
+               == 0;
+}
+
+/* A recording without some places has the tasks of all the others, in the same
+ * order, and each takes as long. */
+static void check_part(const struct weft_trainer *t,
+                       const struct weft_recording *r, const bool *left_out)
+{
+    struct weft_cluster cluster;
+    struct weft_recording part;
+    struct weft_costs *costs;
+    struct weft_err err;
+    int64_t k = 0, n_gangs = 0;
+    record_part(t, true, true, left_out, &part);
+    REQUIRE_OK(weft_cluster_parse(four_nodes, sizeof four_nodes - 1, "test",
+                                  &cluster, &err),
+               err);
+    const struct weft_costs_job job = {
+        .cluster = &cluster,
+        .n_ranks = t->job.n_ranks,
+        .n_devices = t->job.n_devices,
+        .place_per_device = t->job.place_per_device};
+    REQUIRE_OK(weft_costs_create(&job, &costs, &err), err);
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *a = &r->task[i], *b = &part.task[k];
+        if (!is_kept(r, a, left_out))
+            continue;
+        REQUIRE(k < part.n_tasks && same_task(r, i, &part, k));
+        double alone = weft_costs_task(costs, r, i, a->device);
+        double apart = weft_costs_task(costs, &part, k, b->device);
+        CHECK(fabs(alone - apart) <= 1e-12);
+        const struct weft_rec_gang *gang = weft_recording_gang_of(&part, k++);
+        int32_t n = b->n_members + (gang ? gang->n_left_out : 0);
+        CHECK_INT(n, a->n_members);
+        n_gangs += gang && gang->n_left_out > 0;
+    }
+    CHECK_INT(k, part.n_tasks);
+    CHECK(k < r->n_tasks && (n_gangs > 0) == (t->plan.call[1].tp > 1));
+    weft_costs_free(costs);
+    weft_recording_release(&part);
+}
+
+static void test_left_out(void)
+{
+    static const struct {
+        struct layout layout;
+        bool left_out[4];
+    } row[] = {
+        {{"tp4", 1, 4, true, {"layout=tp4"}}, {false, true, true, true}},
+        {{"tp4 of two", 1, 4, true, {"layout=tp4"}},
+         {false, false, true, true}},
+        {{"tp4 in ranks", 4, 1, false, {"layout=tp4"}},
+         {false, false, true, true}},
+        {{"tp2pp2", 2, 2, true, {"layout=tp2pp2,micro_batches=2"}},
+         {false, true, false, true}},
+        {{"dp2tp2", 2, 2, true, {"layout=dp2tp2,zero=3"}},
+         {false, true, false, true}},
+        {{"dp4",
+          2,
+          2,
+          true,
+          {"layout=dp4,zero=1", "numerics.gradient_groups=4"}},
+         {false, false, true, true}},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        struct weft_trainer *t = describe(&row[i].layout);
+        struct weft_recording r;
+        record(t, true, true, &r);
+        check_part(t, &r, row[i].left_out);
+        weft_recording_release(&r);
+        forget(t);
+    }
+}
+
 static void setup(void)
 {
     struct weft_err err;
@@ -640,7 +758,7 @@ static void teardown(void)
 }
 
 WEFT_TESTS("run/gangs", {"setup", setup}, {"test_alike", test_alike},
-           {"test_random", test_random},
+           {"left_out", test_left_out}, {"test_random", test_random},
            {"test_other_model", test_other_model}, {"test_count", test_count},
            {"test_count_stages", test_count_stages},
            {"test_share", test_share}, {"teardown", teardown})

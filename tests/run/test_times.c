@@ -416,12 +416,18 @@ static void test_prices(void)
     deep_close(&d);
 }
 
-/* Where training has stages, few layers stand for all of a stage: in seconds,
- * and in what replicas divide among them. */
+/* Where training has stages or one node, few layers stand for all of a stage, one
+ * or two members for a tp group, two replicas for all: in seconds, and in what
+ * replicas divide among them. */
 static void test_prices_staged(void)
 {
     static const struct weft_call_plan row[] = {
+        {{0, 1, 0, 2}, .dp = 2, .tp = 1, .pp = 1},
+        {{0, 1, 0, 2}, .dp = 2, .tp = 1, .pp = 1, .zero = 3},
+        {{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1},
         {{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2},
+        {{0, 8, 0, 2}, .dp = 4, .tp = 2, .pp = 2},
+        {{0, 8, 0, 2}, .dp = 4, .tp = 2, .pp = 2, .zero = 2},
         {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2},
         {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2, .zero = 1},
         {{0, 4, 0, 2}, .dp = 4, .tp = 1, .pp = 2, .zero = 2},

@@ -333,20 +333,33 @@ static void take_back(struct fold *f)
     r->n_gangs = f->from.gang;
 }
 
+/* An instruction within another needs all its members. */
+static bool is_left_out(const struct weft_recording *r,
+                        const struct weft_rec_one *m)
+{
+    return r->left_out && r->n_marks == 0 && r->left_out[m->place];
+}
+
+/* Adds the task of member k, number `member` of n that are recorded. */
 static void add_member(struct weft_recording *r,
-                       const struct weft_rec_put *put, int32_t k)
+                       const struct weft_rec_put *put, int32_t k,
+                       int32_t member, int32_t n)
 {
     const struct weft_rec_one *m = &put->one[k];
     struct weft_rec_gang gang = m->gang;
     struct weft_where where = m->where;
     gang.task = (int32_t) r->n_tasks;
+    gang.n_left_out = put->n - n;
+    for (int32_t i = 0; i < put->n && n < put->n; i++)
+        if (is_left_out(r, &put->one[i]))
+            gang.left_out_place = put->one[i].place;
     where.layer = put->layer;
     weft_recording_gang(r, &gang);
     weft_recording_task(r, WEFT_REC_TASK, put->op, &where, m->place);
     if (r->full)
         return;
-    r->task[r->n_tasks - 1].member = (uint8_t) k;
-    r->task[r->n_tasks - 1].n_members = (uint8_t) put->n;
+    r->task[r->n_tasks - 1].member = (uint8_t) member;
+    r->task[r->n_tasks - 1].n_members = (uint8_t) n;
     for (int64_t a = m->access; a < m->access + m->n_access && !r->full; a++)
         weft_recording_access(r, (int32_t) put->access[a].tile,
                               (int) put->access[a].mode);
@@ -359,9 +372,13 @@ static void add_member(struct weft_recording *r,
 void weft_recording_put(struct weft_recording *r,
                         const struct weft_rec_put *put)
 {
+    int32_t n = 0, member = 0;
     weft_assert(put->n <= WEFT_REC_MEMBERS);
     for (int32_t k = 0; k < put->n; k++)
-        add_member(r, put, k);
+        n += !is_left_out(r, &put->one[k]);
+    for (int32_t k = 0; k < put->n; k++)
+        if (!is_left_out(r, &put->one[k]))
+            add_member(r, put, k, member++, n);
 }
 
 static void replace(struct fold *f, const struct weft_rec_put *put)

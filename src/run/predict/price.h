@@ -15,9 +15,11 @@
  *                          their replicas; seconds go by log2 dp, bytes by
  *                          1 - 1 / dp
  *
- * But of inference, and of training with several stages, a few layers of each stage
- * are recorded that stand for all of it: each counts for as many as there are in its place
- * (weft_recording_stretch()), and there is no line.
+ * But of inference, and of training with several stages or on one node, a few layers
+ * of each stage are recorded that stand for all of it: each counts for as many as there
+ * are in its place (weft_recording_stretch()), and there is no line. Where devices share
+ * nothing one member or two stand for a tp group, and where training has several
+ * stages, with ZeRO 0 or 1, two replicas for all.
  *
  * Inference and generation have all samples of a replica, whatever the steps,
  * and one node of a stage, as replicas have nothing to tell one another; and one

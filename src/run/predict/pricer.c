@@ -72,11 +72,12 @@ static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
     return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
 }
 
-/* Of inference, and of training with several stages, how many layers of each
- * are recorded that stand for all of it; 0: they stand for themselves. With
- * ZeRO 2 and 3 stages wait for what is sent and gathered of single layers, so
- * that more of them are needed. Optimizer states that come from the host are
- * there by the layer. */
+/* Of inference and training, how many layers of each stage are recorded that
+ * stand for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages
+ * wait for what is sent and gathered of single layers, so that more of them are
+ * needed; with one stage on several nodes messages of single layers, and who
+ * holds which part, matter too much. Optimizer states that come from the host
+ * are there by the layer. */
 static int32_t standing(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at)
 {
@@ -84,8 +85,10 @@ static int32_t standing(const struct weft_pricer *p, int32_t call,
     bool trains = weft_flow_trains(flow, call);
     if (p->whole || p->options->costs || at->offload)
         return 0;
-    if (!trains || at->pp == 1)
+    if (!trains)
         return flow->call[call].kind == WEFT_INFER;
+    if (at->pp == 1)
+        return at->mesh.n_nodes > 1 ? 0 : at->zero >= 2 ? 6 : 4;
     return at->zero == 3 ? 6 : at->zero == 2 || at->pp == 2 ? 4 : 2;
 }
 
@@ -346,6 +349,52 @@ static void release_layouts(struct weft_trainer *t)
         weft_g_layout_release(&t->layout[c]);
 }
 
+/* Which members of a call's tp groups, and which of its replicas, are recorded:
+ * the first ones. If devices share nothing, the others do the same at the same
+ * time. */
+struct few {
+    int32_t members, replicas;
+};
+
+/* The first member packs samples besides. Where gradients or weights pass
+ * between replicas while layers are computed (ZeRO 2 and 3), members receive
+ * them meanwhile, and the group waits for that: there one of the others is
+ * needed, too. So are all replicas there, and with one stage: they wait for one
+ * another's messages. Else two of them are enough, which exchange gradients at
+ * the end of a step: what comes from others is there then (plan/recording.h). */
+static struct few few_of(const struct weft_pricer *p, int32_t call,
+                         const struct weft_call_plan *at)
+{
+    struct few all = {at->tp, at->dp}, few = {at->zero >= 2 ? 2 : 1, 2};
+    if (p->whole || !p->options->gangs || !are_apart(p)
+        || at->tp > at->mesh.n_devices)
+        return all;
+    if (!p->samples[call].alike || at->pp == 1 || at->zero >= 2)
+        few.replicas = at->dp;
+    few.members = (int32_t) weft_min64(few.members, all.members);
+    few.replicas = (int32_t) weft_min64(few.replicas, all.replicas);
+    return few;
+}
+
+/* Sets the places of the others. NULL: there are none. */
+static int set_left_out(const struct weft_trainer *t, int32_t call,
+                        struct few few, bool **out, struct weft_err *err)
+{
+    const struct weft_g_layout *l = &t->layout[call];
+    int32_t tp = l->plan.tp, dp = l->plan.dp;
+    size_t n = (size_t) weft_g_job_n_places(&t->job);
+    *out = NULL;
+    if (few.members == tp && few.replicas == dp)
+        return 0;
+    *out = weft_alloc(n, sizeof **out);
+    if (!*out)
+        return weft_err_nomem(err, "prices", n);
+    for (int32_t i = 0; i < dp * l->plan.pp * tp; i++)
+        (*out)[l->member[i].place] = i % tp >= few.members
+                                  || i / tp % dp >= few.replicas;
+    return 0;
+}
+
 /* Records the run that was made smaller, and plays it. */
 static int record_smaller(const struct weft_pricer *p, int32_t call,
                           const struct sizes *z, struct weft_trainer *t,
@@ -355,7 +404,10 @@ static int record_smaller(const struct weft_pricer *p, int32_t call,
     struct weft_simulate_options one = *p->options;
     struct weft_g_layout *layout = &t->layout[call];
     struct weft_simulation s;
-    int32_t *times;
+    const struct weft_call_plan *at = &layout->plan;
+    const struct few few = few_of(p, call, at);
+    int32_t *times = NULL;
+    bool *left_out = NULL;
     one.iterations = 1;
     one.calls = 1u << call;
     if (!p->whole)
@@ -365,18 +417,21 @@ static int record_smaller(const struct weft_pricer *p, int32_t call,
     else if (one.most_bytes == 0)
         one.most_bytes = WEFT_PRICE_BYTES;
     int rc = set_times(p, call, z, t, &times, err);
-    if (rc)
-        return rc;
-    layout->times = times;
-    rc = weft_simulation_open(t, &one, &s, err);
-    if (!rc && times)
-        weft_recording_stretch(&s.r, layout->first_layer[layout->plan.pp],
-                               times);
     if (!rc)
-        rc = weft_price_recorded(&s, weft_mesh_size(&t->plan.call[call].mesh),
-                                 out, step_s, err);
-    weft_simulation_close(&s);
+        rc = set_left_out(t, call, few, &left_out, err);
+    if (!rc) {
+        layout->times = times;
+        one.left_out = left_out;
+        rc = weft_simulation_open(t, &one, &s, err);
+        if (!rc && times)
+            weft_recording_stretch(&s.r, layout->first_layer[at->pp], times);
+        if (!rc)
+            rc = weft_price_recorded(&s, at->pp * few.members * few.replicas,
+                                     out, step_s, err);
+        weft_simulation_close(&s);
+    }
     weft_free(times);
+    weft_free(left_out);
     return rc;
 }
 

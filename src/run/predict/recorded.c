@@ -64,6 +64,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         .open_ends = !d->recorded->n_total,
         .gangs = d->recorded->gangs,
         .joined_steps = d->recorded->joined_steps,
+        .left_out = d->recorded->left_out,
         .calls = d->recorded->calls,
         .recording = out};
     int rc = weft_rt_record(&options, &d->rt, err);

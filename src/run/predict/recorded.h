@@ -16,7 +16,9 @@ struct weft_recorded {
     int rank;   /* whose tasks; -1: of all ranks */
     bool saves; /* a checkpoint at the end */
     bool gangs; /* instructions of tp groups, not what they expand to */
-    int32_t joined_steps; /* as of struct weft_record_options */
+    /* as of struct weft_record_options */
+    int32_t joined_steps;
+    const bool *left_out;
     /* whose tasks are recorded, a set of calls; 0: all. Samples that others
      * would make are there from the beginning. */
     uint32_t calls;

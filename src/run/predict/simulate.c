@@ -199,6 +199,7 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
     s->how = (struct weft_recorded){.rank = -1,
                                     .gangs = s->options->gangs,
                                     .joined_steps = s->options->joined_steps,
+                                    .left_out = s->options->left_out,
                                     .calls = s->options->calls,
                                     .iterations = s->options->iterations};
     int rc = find_first(s, err);

@@ -48,6 +48,7 @@ struct weft_simulate_options {
     bool decided; /* when its samples moved is as it was in the run */
     bool gangs;   /* instructions of tp groups, not what they expand to */
     int32_t joined_steps; /* of generation (rt/graph.h) */
+    const bool *left_out; /* places (rt/graph.h) */
     bool crowded;         /* ranks have no more cores than devices */
     bool
         measured; /* it is an error where costs do not say what a task takes */
