@@ -385,7 +385,12 @@ struct weft_rec_ran {
 };
 
 /* Tell tasks of an iteration, and kinds of tiles, apart. */
-uint32_t weft_rec_ran_what(const char *op, int32_t call, int32_t layer);
+uint32_t weft_rec_op_what(const char *op);
+WEFT_INLINE uint32_t weft_rec_ran_what(uint32_t op, int32_t call,
+                                       int32_t layer)
+{
+    return (op ^ (uint32_t) call << 16 ^ (uint32_t) layer) * 16777619u;
+}
 uint32_t weft_rec_tile_what(size_t bytes, int mem, int32_t place);
 
 /* How a rank played its part of a recording. Zeros: tasks of others or not yet

@@ -221,6 +221,7 @@ void starpu_cuda_report_error(const char *function, const char *file,
                               int line, cudaError_t status)
 {
     const struct weft_worker *w = this_worker;
+    const struct weft_task *t = w ? w->running : NULL;
     struct weft_err err;
     char where[160] = "";
     int card = -1;
@@ -228,15 +229,15 @@ void starpu_cuda_report_error(const char *function, const char *file,
     (void) file;
     (void) line;
     (void) cudaGetDevice(&card);
-    if (w && w->running && w->where.layer >= 0)
+    if (t && t->where.layer >= 0)
         snprintf(where, sizeof where, " in or before %s of %s, layer %d",
-                 w->running->starpu.name,
-                 weft_rt_call_name(w->exec.rt, w->where.call),
-                 w->where.layer);
-    else if (w && w->running)
+                 t->codelet->starpu.name,
+                 weft_rt_call_name(w->exec.rt, t->where.call),
+                 t->where.layer);
+    else if (t)
         snprintf(where, sizeof where, " in or before %s of %s",
-                 w->running->starpu.name,
-                 weft_rt_call_name(w->exec.rt, w->where.call));
+                 t->codelet->starpu.name,
+                 weft_rt_call_name(w->exec.rt, t->where.call));
     weft_err_set(&err, WEFT_EINTERNAL,
                  "GPU %d has failed%s: %s; the system's log may say more "
                  "('dmesg | grep NVRM')",

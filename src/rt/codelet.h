@@ -78,6 +78,7 @@ struct weft_codelet {
     weft_body_fn cuda;     /* NULL: it has none, or there is no CUDA */
     bool has_cuda;         /* it has one, where there is CUDA */
     atomic_long n_pending; /* tasks that are inserted and have not ended */
+    uint32_t what;         /* weft_rec_op_what() */
     /* in the list of those that the runtime has seen */
     struct weft_codelet *next;
     bool known;

@@ -75,7 +75,7 @@ static void copy(struct weft_copier *c, struct weft_task *t)
     weft_task_over(t, c->worker, NULL);
     release(t);
     weft_task_drop_tiles(t);
-    weft_free(t);
+    weft_block_put(seq->rt, t);
     leave_sequence(seq, lot, n);
     stay_awake(c);
 }
@@ -112,7 +112,7 @@ static bool comes_before(const struct weft_task *a, const struct weft_task *b)
 {
     return a->where.priority != b->where.priority
              ? a->where.priority > b->where.priority
-             : a->order < b->order;
+             : a->node.order < b->node.order;
 }
 
 static void put(struct weft_copier *c, struct weft_task *t)
@@ -184,7 +184,8 @@ void weft_insert_beside(struct weft_seq *seq,
     weft_record_task(rt, WEFT_REC_COPY, op, where, access, 2, NULL);
     if (rt->is_dry)
         return;
-    struct weft_moments *moments = weft_ran_insert(rt, op, where);
+    struct weft_moments *moments = weft_ran_insert(rt, weft_rec_op_what(op),
+                                                   where);
     struct weft_task *t = weft_task_create(seq, codelet, args, args_bytes,
                                            access, 2, where);
     if (!t) {
@@ -193,7 +194,7 @@ void weft_insert_beside(struct weft_seq *seq,
     }
     weft_assert(t->n_held == 2);
     t->moments = moments;
-    t->order = rt->n_inserted;
+    t->node.order = rt->n_inserted;
     t->copier = copier_of(rt, access);
     submit(t);
 }

@@ -59,7 +59,7 @@ void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes)
     return x->gpu_block;
 }
 
-void weft_exec_reset(struct weft_exec *x)
+void weft_exec_empty(struct weft_exec *x)
 {
     x->gpu_need.after = x->on_stream + 1;
     if (x->gpu_block)
@@ -76,7 +76,6 @@ void weft_exec_reset(struct weft_exec *x)
         x->scratch = weft_alloc_aligned(x->scratch_used, 1);
         x->scratch_bytes = x->scratch ? x->scratch_used : 0;
     }
-    x->scratch_used = 0;
 }
 
 void weft_exec_clear(struct weft_exec *x)

@@ -92,7 +92,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
     weft_assert(!tile->card); /* the program writes it */
     e->seq = seq;
     e->tile = tile;
-    e->moments = weft_ran_insert(rt, "answer", where);
+    e->moments = weft_ran_insert(rt, weft_rec_op_what("answer"), where);
     weft_tile_hold(tile);
     atomic_fetch_add(&tile->n_writers, 1);
     atomic_fetch_add(&rt->n_external, 1);

@@ -135,8 +135,6 @@ void **weft_exec_shared(struct weft_exec *x)
 
 void weft_team_leave(struct weft_team *team, bool ran, int rc)
 {
-    if (!team)
-        return;
     if (!ran || rc)
         atomic_store(&team->failed, 1);
     atomic_fetch_add(&team->n_left, 1);

@@ -58,8 +58,9 @@ static void add_device(struct weft_worker *v, int64_t n_kept, double start_us,
                        double end_us, int32_t call, struct others *o)
 {
     pthread_mutex_lock(&v->mutex);
-    if (v->running && hides((int) v->where.call, v->where.restores, call))
-        add(o, v->since_us, end_us);
+    const struct weft_task *t = v->running;
+    if (t && hides((int) t->where.call, t->where.restores, call))
+        add(o, t->start_us, end_us);
     int64_t first = v->n_records > n_kept ? v->n_records - n_kept : 0;
     for (int64_t i = v->n_records - 1; i >= first && v->record; i--) {
         const struct weft_record *r = &v->record[i % n_kept];

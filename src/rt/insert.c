@@ -25,7 +25,8 @@ static void list_held(struct weft_task *t)
 }
 
 /* Allocates a task, its accesses, buffers and arguments in one piece. */
-static struct weft_task *task_allocate(const struct weft_access *access,
+static struct weft_task *task_allocate(struct weft_rt *rt,
+                                       const struct weft_access *access,
                                        int n_access, const void *args,
                                        size_t args_bytes)
 {
@@ -35,16 +36,14 @@ static struct weft_task *task_allocate(const struct weft_access *access,
     size_t held_at = access_at + n * sizeof *access;
     size_t buf_at = held_at + (n_held > n ? n_held * sizeof *access : 0);
     size_t args_at = (buf_at + n * sizeof(void *) + 15) / 16 * 16;
-    char *block = weft_realloc(NULL, 1, args_at + args_bytes);
-    if (!block)
+    struct weft_task *t = weft_block_get(rt, args_at + args_bytes);
+    if (!t)
         return NULL;
-    struct weft_task *t = (struct weft_task *) block;
-    memset(t, 0, sizeof *t);
+    char *block = (char *) t;
     t->access = (struct weft_access *) (block + access_at);
     t->buf = (void **) (block + buf_at);
     t->args = block + args_at;
     t->n_access = n_access;
-    t->args_bytes = args_bytes;
     if (n)
         memcpy(t->access, access, n * sizeof *access);
     t->held = n_held > n ? (struct weft_access *) (block + held_at)
@@ -160,6 +159,7 @@ static void codelet_know(struct weft_rt *rt, struct weft_codelet *codelet)
     if (codelet->known)
         return;
     codelet->known = true;
+    codelet->what = weft_rec_op_what(codelet->starpu.name);
     /* StarPU waits for the stream before it ends the task */
     if (codelet->cuda)
         codelet->starpu.cuda_flags[0] = STARPU_CUDA_ASYNC;
@@ -177,7 +177,8 @@ struct weft_task *weft_task_create(struct weft_seq *seq,
                                    const struct weft_where *where)
 {
     struct weft_rt *rt = seq->rt;
-    struct weft_task *t = task_allocate(access, n_access, args, args_bytes);
+    struct weft_task *t = task_allocate(rt, access, n_access, args,
+                                        args_bytes);
     if (!t)
         return NULL;
     t->seq = seq;
@@ -336,25 +337,26 @@ void weft_insert_here(struct weft_seq *seq,
                       const struct weft_work *work)
 {
     struct weft_rt *rt = seq->rt;
-    int member, n_members;
-    struct weft_team *team = weft_team_next(seq, &member, &n_members);
+    int member = 0, n_members = 0;
+    struct weft_team *team = NULL;
+    if (seq->n_members > 0)
+        team = weft_team_next(seq, &member, &n_members);
     rt->n_inserted++;
-    weft_record_task(rt, WEFT_REC_TASK, codelet->starpu.name, where, access,
-                     n_access, work);
+    if (rt->recording)
+        weft_record_task(rt, WEFT_REC_TASK, codelet->starpu.name, where,
+                         access, n_access, work);
     if (n_members > 0)
         weft_record_member(rt, where, member, n_members);
     if (rt->is_dry)
         return;
-    struct weft_moments *moments = weft_ran_insert(rt, codelet->starpu.name,
-                                                   where);
     struct weft_task *t = weft_task_create(seq, codelet, args, args_bytes,
                                            access, n_access, where);
     struct starpu_task *task = NULL;
     if (!t)
         goto nomem;
     t->team = team;
-    t->member = member;
-    t->moments = moments;
+    t->member = (int16_t) member;
+    t->moments = weft_ran_insert(rt, codelet->what, where);
     task = starpu_task_of(t);
     if (!task || !task_handles(t, task, (uint64_t) rt->n_inserted))
         goto nomem;
@@ -367,7 +369,7 @@ void weft_insert_here(struct weft_seq *seq,
     task->destroy = 0;
     starpu_task_destroy(task);
     weft_team_drop(team);
-    weft_free(t);
+    weft_block_put(rt, t);
     return;
 nomem:
     weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting %s",
@@ -377,5 +379,6 @@ nomem:
         free(task);
     }
     weft_team_drop(team);
-    weft_free(t);
+    if (t)
+        weft_block_put(rt, t);
 }

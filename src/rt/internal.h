@@ -70,7 +70,12 @@ struct weft_tile {
 /* "actor layer 3 block 1 weights" */
 void weft_tile_label(const struct weft_tile *tile, char *text, size_t size);
 /* Its memory; NULL when it has none yet. */
-void *weft_tile_memory(struct weft_tile *tile);
+WEFT_INLINE void *weft_tile_memory(const struct weft_tile *tile)
+{
+    const struct weft_tile *base = tile->whole ? tile->whole : tile;
+    char *data = atomic_load(&base->data);
+    return data ? data + tile->offset : NULL;
+}
 /* Its memory; a temporary tile without memory gets it now. NULL: none is
  * left. */
 void *weft_tile_data(struct weft_tile *tile, bool zeroed);
@@ -88,10 +93,24 @@ void *weft_tile_message(struct weft_tile *tile);
  * handle goes to the next tile only when StarPU is done with the last task,
  * as StarPU asks for sizes after the body. */
 /* uses its memory and the struct */
-void weft_tile_hold(struct weft_tile *tile);
-void weft_tile_done(struct weft_tile *tile); /* with its memory */
+WEFT_INLINE void weft_tile_hold(struct weft_tile *tile)
+{
+    atomic_fetch_add(&tile->n_users, 1);
+    atomic_fetch_add(&tile->n_refs, 1);
+}
+void weft_tile_give_back(struct weft_tile *tile);       /* its memory */
+WEFT_INLINE void weft_tile_done(struct weft_tile *tile) /* with its memory */
+{
+    if (atomic_fetch_sub(&tile->n_users, 1) == 1)
+        weft_tile_give_back(tile);
+}
+void weft_tile_give_up(struct weft_tile *tile); /* the struct */
 /* ends the use of the struct, after that */
-void weft_tile_drop(struct weft_tile *tile);
+WEFT_INLINE void weft_tile_drop(struct weft_tile *tile)
+{
+    if (atomic_fetch_sub(&tile->n_refs, 1) == 1)
+        weft_tile_give_up(tile);
+}
 void weft_tile_unhold(struct weft_tile *tile);   /* both */
 void weft_tile_register(struct weft_tile *tile); /* makes its handle */
 void weft_interface_start(void);
@@ -142,7 +161,13 @@ struct weft_exec {
     void *gpu_block; /* NULL: none */
 };
 
-void weft_exec_reset(struct weft_exec *x); /* after a body */
+void weft_exec_empty(struct weft_exec *x);            /* takes blocks back */
+WEFT_INLINE void weft_exec_reset(struct weft_exec *x) /* after a body */
+{
+    if (x->gpu_block || x->more)
+        weft_exec_empty(x);
+    x->scratch_used = 0;
+}
 void weft_exec_clear(struct weft_exec *x);
 
 /* Work of a card (card.c). The host's node with any pointer of the host. _copy
@@ -220,9 +245,8 @@ struct weft_worker {
     double stream_ended_us;
     pthread_mutex_t mutex; /* guards all below */
     int64_t n_begun;
-    const struct weft_codelet *running; /* NULL: nothing */
-    struct weft_where where;
-    double since_us;
+    /* the task that began last; NULL: it has ended */
+    const struct weft_task *running;
     int n_running;   /* of a card: on its stream */
     double ended_us; /* the last that has ended; the worker's own */
     struct weft_record *record; /* ring (rt->n_records) or NULL */
@@ -327,21 +351,38 @@ struct weft_task {
     /* (n_held): the same with parts instead of cut tiles */
     struct weft_access *held;
     int n_access, n_held;
-    struct weft_team *team; /* NULL: none */
-    int member;
-    size_t args_bytes;
-    double start_us;              /* of the body, since weft_rt_start */
-    int64_t on_stream;            /* weft_card_begin(), if it is under way */
-    bool follows;                 /* others were under way there before */
+    struct weft_team *team;       /* NULL: none */
     struct weft_moments *moments; /* NULL: they are not noted */
     struct weft_span *span;       /* in the options' list; NULL: none */
-    bool is_under_way; /* its body put work on a stream, which may go on */
-    /* of who copies: accesses that are missing; the next in the queue */
+    double start_us;              /* of the body, since weft_rt_start */
+    int64_t on_stream;            /* weft_card_begin(), if it is under way */
+    /* of who copies: accesses that are missing */
     struct weft_copier *copier;
     atomic_int n_missing;
-    int64_t order;
-    struct weft_task *next;
+    int16_t member;    /* of the team */
+    int8_t size;       /* of its block (blocks.c) */
+    bool follows;      /* others were under way on the stream before */
+    bool is_under_way; /* its body put work on a stream, which may go on */
+    struct weft_task
+        *next; /* in the queue of who copies, or of free blocks */
 };
+
+/* Memory of tasks (blocks.c). Returns a task of zeros with bytes behind it that
+ * are not zeroed; NULL: out of memory. The inserting thread gets, anybody puts;
+ * _free gives all back when no task is left. */
+enum { WEFT_BLOCK_SIZES = 16 };
+struct weft_blocks {
+    struct {
+        struct weft_task *free; /* the inserting thread's */
+        struct weft_task *_Atomic ended;
+    } list[WEFT_BLOCK_SIZES];
+    void *slab; /* the last one; it begins with a link to the one before */
+    char *rest; /* of it */
+    size_t rest_bytes;
+};
+struct weft_task *weft_block_get(struct weft_rt *rt, size_t bytes);
+void weft_block_put(struct weft_rt *rt, struct weft_task *t);
+void weft_blocks_free(struct weft_rt *rt);
 
 /* The steps of a task's life (insert.c, task.c), for those who run what StarPU
  * does not. NULL: out of memory. */
@@ -432,6 +473,7 @@ struct weft_rt {
     struct weft_copier
         *copier;   /* (n_copiers), WEFT_CARD_COPIERS of each card */
     int n_copiers; /* whose threads run */
+    struct weft_blocks blocks;
     struct weft_worker *worker; /* (n_workers) devices, then copiers */
     int n_workers;
     int64_t n_records;     /* ring of one worker */
@@ -531,22 +573,47 @@ void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
                         const struct weft_tile *tile);
 
 /* When tasks were inserted, began and ended, and what the inserting thread
- * released (ran.c). What is inserted now gets moments, or NULL. */
+ * released (ran.c). What is inserted now gets moments, or NULL; op: of
+ * weft_rec_op_what(). */
 int weft_ran_create(struct weft_rt *rt, struct weft_err *err);
 void weft_ran_free(struct weft_rt *rt);
-struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
+struct weft_moments *weft_ran_insert(struct weft_rt *rt, uint32_t op,
                                      const struct weft_where *where);
 WEFT_INLINE void weft_ran_note(struct weft_rt *rt, atomic_llong *moment)
 {
     atomic_store(moment, atomic_fetch_add(&rt->n_events, 1) + 1);
 }
+/* Whose doing this thread's memory is. */
+extern _Thread_local struct weft_ran_doer {
+    struct weft_rt *rt;
+    atomic_llong *get, *put; /* NULL: no more, or not noted */
+} weft_ran_doer;
 /* A task begins, ends, or the inserting thread releases a tile: what memory
  * this thread gets or gives back until weft_ran_done() is its doing. moments:
  * NULL is not noted. */
-void weft_ran_begin(struct weft_rt *rt, struct weft_moments *moments);
-void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments);
+WEFT_INLINE void weft_ran_begin(struct weft_rt *rt,
+                                struct weft_moments *moments)
+{
+    if (!moments)
+        return;
+    weft_ran_doer.rt = rt;
+    weft_ran_doer.get = &moments->began;
+    weft_ran_note(rt, &moments->began);
+}
+WEFT_INLINE void weft_ran_end(struct weft_rt *rt,
+                              struct weft_moments *moments)
+{
+    if (!moments)
+        return;
+    weft_ran_doer.rt = rt;
+    weft_ran_doer.put = &moments->ended;
+    weft_ran_note(rt, &moments->ended);
+}
 void weft_ran_release(const struct weft_tile *tile);
-void weft_ran_done(void);
+WEFT_INLINE void weft_ran_done(void)
+{
+    weft_ran_doer.get = weft_ran_doer.put = NULL;
+}
 /* This thread gets memory, or gives it back: called where that is counted, with
  * the lock, so that the moments are in the order of the counts. */
 void weft_ran_get(void);

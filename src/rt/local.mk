@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 rt_sources = \
 	%D%/acquire.c \
+	%D%/blocks.c \
 	%D%/card.c \
 	%D%/codelet.h \
 	%D%/copier.c \

@@ -218,14 +218,11 @@ int weft_rt_spans_all(size_t n, struct weft_span span[], struct weft_err *err)
 
 void weft_worker_begin(struct weft_worker *w, struct weft_task *t)
 {
-    double now = weft_rt_now_us(w->exec.rt);
+    t->start_us = weft_rt_now_us(w->exec.rt);
     pthread_mutex_lock(&w->mutex);
-    w->running = t->codelet;
-    w->where = t->where;
-    w->since_us = now;
+    w->running = t;
     w->n_running++;
     pthread_mutex_unlock(&w->mutex);
-    t->start_us = now;
 }
 
 /* Widens a span that tasks on several workers share. */
@@ -266,46 +263,64 @@ static struct weft_span time_of_body(const struct weft_worker *w,
     return (struct weft_span){start_us * 1e-6, now_us * 1e-6};
 }
 
+/* The caller holds w->mutex. */
+static void keep_times(struct weft_worker *w, const struct weft_task *t,
+                       struct weft_span ran, double hidden_s)
+{
+    const struct weft_where *where = &t->where;
+    if (w->record)
+        w->record[w->n_records++ % w->exec.rt->n_records] =
+            (struct weft_record){t->codelet,
+                                 ran.start_s * 1e6,
+                                 ran.end_s * 1e6,
+                                 where->iteration,
+                                 where->micro_batch,
+                                 where->layer,
+                                 (int16_t) where->call,
+                                 where->restores};
+    if (where->restores)
+        weft_times_add_restore(&w->times, where->iteration, where->call,
+                               ran.end_s - ran.start_s, hidden_s);
+    else if (!w->exec.copies) /* a device is busy */
+        weft_times_add(&w->times, where->iteration, where->call, ran.start_s,
+                       ran.end_s);
+}
+
+/* When a task that has ended ran. Only this worker's thread writes what this
+ * reads, so no lock is needed. */
+static struct weft_span note_time(struct weft_worker *w,
+                                  const struct weft_task *t)
+{
+    double now_us = weft_rt_now_us(w->exec.rt);
+    struct weft_span ran = t->is_under_way ? time_on_stream(w, t, now_us)
+                                           : time_of_body(w, t, now_us);
+    if (w->ended_us < ran.end_s * 1e6)
+        w->ended_us = ran.end_s * 1e6;
+    if (t->span)
+        *t->span = ran;
+    if (t->where.span)
+        widen(w->exec.rt, t->where.span, ran.start_s, ran.end_s);
+    return ran;
+}
+
 void weft_worker_end(struct weft_worker *w, const struct weft_task *t)
 {
     struct weft_rt *rt = w->exec.rt;
-    double now_us = weft_rt_now_us(rt), hidden_s = 0;
-    bool restores = t->where.restores;
-    /* only this worker's thread writes what these read, so no lock is needed */
-    struct weft_span ran = t->is_under_way ? time_on_stream(w, t, now_us)
-                                           : time_of_body(w, t, now_us);
-    if (t->span)
-        *t->span = ran;
-    if (restores && rt->profile) /* takes the other workers' locks */
+    struct weft_span ran = {0, 0};
+    double hidden_s = 0;
+    /* on a card the next one's time depends on this one's */
+    if (rt->profile || t->span || t->where.span || w->exec.card)
+        ran = note_time(w, t);
+    if (rt->profile && t->where.restores) /* takes the other workers' locks */
         hidden_s = weft_rt_hidden_s(rt, w, t->where.call, ran.start_s * 1e6,
                                     ran.end_s * 1e6);
     pthread_mutex_lock(&w->mutex);
-    if (w->ended_us < ran.end_s * 1e6)
-        w->ended_us = ran.end_s * 1e6;
-    if (--w->n_running == 0)
+    w->n_running--;
+    if (w->running == t)
         w->running = NULL;
-    if (rt->profile) {
-        if (w->record)
-            w->record[w->n_records++ % rt->n_records] = (struct weft_record){
-                t->codelet,
-                ran.start_s * 1e6,
-                ran.end_s * 1e6,
-                t->where.iteration,
-                t->where.micro_batch,
-                t->where.layer,
-                (int16_t) t->where.call,
-                restores};
-        if (restores)
-            weft_times_add_restore(&w->times, t->where.iteration,
-                                   t->where.call, ran.end_s - ran.start_s,
-                                   hidden_s);
-        else if (!w->exec.copies) /* a device is busy */
-            weft_times_add(&w->times, t->where.iteration, t->where.call,
-                           ran.start_s, ran.end_s);
-    }
+    if (rt->profile)
+        keep_times(w, t, ran, hidden_s);
     pthread_mutex_unlock(&w->mutex);
-    if (t->where.span)
-        widen(rt, t->where.span, ran.start_s, ran.end_s);
 }
 
 /* ---- Trace ------------------------------------------------------------ */

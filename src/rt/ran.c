@@ -30,7 +30,7 @@ void weft_ran_free(struct weft_rt *rt)
     }
 }
 
-struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
+struct weft_moments *weft_ran_insert(struct weft_rt *rt, uint32_t op,
                                      const struct weft_where *where)
 {
     if (where->iteration < 0)
@@ -52,31 +52,7 @@ struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
     return m;
 }
 
-/* Whose doing this thread's memory is. */
-static _Thread_local struct {
-    struct weft_rt *rt;
-    atomic_llong *get, *put; /* NULL: no more, or not noted */
-} here;
-
-static void note(struct weft_rt *rt, atomic_llong *get, atomic_llong *put)
-{
-    here.rt = rt;
-    here.get = get;
-    here.put = put;
-    weft_ran_note(rt, get ? get : put);
-}
-
-void weft_ran_begin(struct weft_rt *rt, struct weft_moments *moments)
-{
-    if (moments)
-        note(rt, &moments->began, NULL);
-}
-
-void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments)
-{
-    if (moments)
-        note(rt, NULL, &moments->ended);
-}
+_Thread_local struct weft_ran_doer weft_ran_doer;
 
 void weft_ran_release(const struct weft_tile *tile)
 {
@@ -87,25 +63,21 @@ void weft_ran_release(const struct weft_tile *tile)
     r->what = weft_rec_tile_what(tile->bytes, (int) tile->mem,
                                  tile->id.place);
     weft_ran_note(tile->rt, &r->began);
-    note(tile->rt, NULL, &r->ended);
-}
-
-void weft_ran_done(void)
-{
-    here.get = here.put = NULL;
+    weft_ran_doer = (struct weft_ran_doer){.rt = tile->rt, .put = &r->ended};
+    weft_ran_note(tile->rt, &r->ended);
 }
 
 void weft_ran_get(void)
 {
-    if (here.get)
-        weft_ran_note(here.rt, here.get);
-    here.get = NULL;
+    if (weft_ran_doer.get)
+        weft_ran_note(weft_ran_doer.rt, weft_ran_doer.get);
+    weft_ran_doer.get = NULL;
 }
 
 void weft_ran_put(void)
 {
-    if (here.put)
-        weft_ran_note(here.rt, here.put);
+    if (weft_ran_doer.put)
+        weft_ran_note(weft_ran_doer.rt, weft_ran_doer.put);
 }
 
 /* Where memory is counted the moments up to this event are noted. */

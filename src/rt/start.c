@@ -311,6 +311,7 @@ static void rt_free(struct weft_rt *rt)
     pthread_mutex_destroy(&rt->mutex);
     weft_transfer_free(rt);
     weft_ran_free(rt);
+    weft_blocks_free(rt);
     weft_free(rt->mark);
     weft_free(rt->fxt_dir);
     weft_free(rt);

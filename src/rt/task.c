@@ -30,20 +30,22 @@ static void task_failed(const struct weft_task *t, int rc,
  * first gets its memory. */
 static int task_buffers(const struct weft_task *t, struct weft_err *err)
 {
-    for (int i = 0; i < t->n_access; i++) {
-        struct weft_tile *tile = t->access[i].tile;
+    const struct weft_access *access = t->access;
+    void **buf = t->buf;
+    for (int i = 0, n = t->n_access; i < n; i++) {
+        struct weft_tile *tile = access[i].tile;
         char label[160];
-        t->buf[i] = weft_tile_memory(tile);
-        if (t->buf[i])
+        buf[i] = weft_tile_memory(tile);
+        if (buf[i])
             continue;
-        if (t->access[i].mode != WEFT_WRITE) {
+        if (access[i].mode != WEFT_WRITE) {
             weft_tile_label(tile, label, sizeof label);
             return weft_err_set(err, WEFT_ESTATE,
                                 "reads '%s', which nothing has written",
                                 label);
         }
-        t->buf[i] = weft_tile_data(tile, false);
-        if (!t->buf[i])
+        buf[i] = weft_tile_data(tile, false);
+        if (!buf[i])
             return weft_tile_refuse(tile, err);
     }
     return 0;
@@ -51,10 +53,11 @@ static int task_buffers(const struct weft_task *t, struct weft_err *err)
 
 void weft_task_hold_tiles(struct weft_task *t)
 {
-    for (int i = 0; i < t->n_held; i++) {
-        struct weft_tile *tile = t->held[i].tile;
+    const struct weft_access *held = t->held;
+    for (int i = 0, n = t->n_held; i < n; i++) {
+        struct weft_tile *tile = held[i].tile;
         weft_tile_hold(tile);
-        if (t->held[i].mode != WEFT_READ)
+        if (held[i].mode != WEFT_READ)
             atomic_fetch_add(&tile->n_writers, 1);
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);
@@ -62,10 +65,11 @@ void weft_task_hold_tiles(struct weft_task *t)
 
 void weft_task_leave_tiles(struct weft_task *t, const struct weft_card *left)
 {
-    for (int i = 0; i < t->n_held; i++) {
-        struct weft_tile *tile = t->held[i].tile;
+    const struct weft_access *held = t->held;
+    for (int i = 0, n = t->n_held; i < n; i++) {
+        struct weft_tile *tile = held[i].tile;
         WEFT_TSAN_RELEASE(tile);
-        if (t->held[i].mode != WEFT_READ)
+        if (held[i].mode != WEFT_READ)
             atomic_fetch_sub(&tile->n_writers, 1);
         if (!left || tile->card != left)
             weft_tile_done(tile);
@@ -93,7 +97,7 @@ void weft_task_drop_tiles(struct weft_task *t)
         weft_tile_drop(t->held[i].tile);
 }
 
-static int run_cpu(struct weft_task *t, struct weft_exec *x)
+WEFT_INLINE int run_cpu(struct weft_task *t, struct weft_exec *x)
 {
     return x->rt->check_modes
              ? weft_task_run_checked(t, x)
@@ -185,9 +189,10 @@ void weft_task_run(struct weft_task *t, struct weft_worker *w)
             rc = w->exec.card ? run_at_card(t, w) : run_cpu(t, &w->exec);
         if (rc)
             task_failed(t, rc, &w->exec.err);
-        weft_team_leave(t->team, true, rc);
+        if (t->team)
+            weft_team_leave(t->team, true, rc);
         weft_exec_reset(&w->exec);
-    } else {
+    } else if (t->team) {
         weft_team_leave(t->team, false, 0);
     }
 }
@@ -217,8 +222,9 @@ void weft_task_ended(void *arg)
         weft_task_over(t, w, w->exec.card);
     }
     weft_task_drop_tiles(t);
-    weft_team_drop(t->team);
+    if (t->team)
+        weft_team_drop(t->team);
     int n = t->n_held;
-    weft_free(t);
+    weft_block_put(seq->rt, t);
     weft_seq_end(seq, lot, n);
 }

@@ -277,11 +277,6 @@ static void *inside(const struct weft_tile *tile, void *memory)
     return memory ? (char *) memory + tile->offset : NULL;
 }
 
-void *weft_tile_memory(struct weft_tile *tile)
-{
-    return inside(tile, atomic_load(&base_of(tile)->data));
-}
-
 void *weft_tile_data(struct weft_tile *tile, bool zeroed)
 {
     struct weft_tile *base = base_of(tile);
@@ -348,26 +343,16 @@ static void tile_empty(struct weft_tile *tile)
     tile->is_reserved = false;
 }
 
-void weft_tile_hold(struct weft_tile *tile)
+void weft_tile_give_back(struct weft_tile *tile)
 {
-    atomic_fetch_add(&tile->n_users, 1);
-    atomic_fetch_add(&tile->n_refs, 1);
-}
-
-void weft_tile_done(struct weft_tile *tile)
-{
-    if (atomic_fetch_sub(&tile->n_users, 1) != 1)
-        return;
     if (tile->whole)
         weft_tile_done(tile->whole);
     else
         tile_empty(tile);
 }
 
-void weft_tile_drop(struct weft_tile *tile)
+void weft_tile_give_up(struct weft_tile *tile)
 {
-    if (atomic_fetch_sub(&tile->n_refs, 1) != 1)
-        return;
     struct weft_rt *rt = tile->rt;
     struct weft_tile *whole = tile->whole;
     struct weft_tile **list = free_list(rt, tile->here, tile->card);

@@ -177,7 +177,8 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
         .sends = sends,
         .number = rt->n_copies,
         .since_us = weft_rt_now_us(rt),
-        .moments = weft_ran_insert(rt, sends ? "send" : "receive", where)};
+        .moments = weft_ran_insert(
+            rt, weft_rec_op_what(sends ? "send" : "receive"), where)};
     if (t->moments) /* or when it asks for its memory */
         weft_ran_note(rt, &t->moments->began);
     weft_tile_hold(tile);

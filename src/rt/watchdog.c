@@ -30,21 +30,20 @@ static void report_running(struct weft_rt *rt)
     for (int d = 0; d < rt->n_workers; d++) {
         struct weft_worker *w = &rt->worker[d];
         pthread_mutex_lock(&w->mutex);
-        const struct weft_codelet *codelet = w->running;
-        struct weft_where where = w->where;
-        double since = w->since_us;
+        const struct weft_task *t = w->running;
+        if (t)
+            weft_warn(
+                "  %s %d runs %s (%s, iteration %d, micro-batch "
+                "%d, layer %d) for %.1f s",
+                d < rt->n_devices ? "device" : "the copies of device",
+                rt->first_device
+                    + (d < rt->n_devices
+                           ? d
+                           : (d - rt->n_devices) / WEFT_CARD_COPIERS),
+                t->codelet->starpu.name, weft_rt_call_name(rt, t->where.call),
+                t->where.iteration, t->where.micro_batch, t->where.layer,
+                (weft_rt_now_us(rt) - t->start_us) * 1e-6);
         pthread_mutex_unlock(&w->mutex);
-        if (codelet)
-            weft_warn("  %s %d runs %s (%s, iteration %d, micro-batch "
-                      "%d, layer %d) for %.1f s",
-                      d < rt->n_devices ? "device" : "the copies of device",
-                      rt->first_device
-                          + (d < rt->n_devices
-                                 ? d
-                                 : (d - rt->n_devices) / WEFT_CARD_COPIERS),
-                      codelet->starpu.name, weft_rt_call_name(rt, where.call),
-                      where.iteration, where.micro_batch, where.layer,
-                      (weft_rt_now_us(rt) - since) * 1e-6);
     }
 }
 

@@ -34,7 +34,7 @@ static void test_follow(void)
     for (int i = 0; i < 3; i++)
         of[i] = (struct weft_rec_moments){
             10 * i + 1, 10 * i + 2, 10 * i + 3,
-            weft_rec_ran_what(op[i + 1], 0, i + 1)};
+            weft_rec_ran_what(weft_rec_op_what(op[i + 1]), 0, i + 1)};
     CHECK(follow(&r, &ran, 1, &played));
     CHECK_INT(played.moments[0].ended, 1); /* no time, before the others */
     CHECK_INT(played.moments[1].ended, 3);
@@ -77,7 +77,8 @@ static void run_task(struct program *p)
                         0);
     int32_t at = ++p->now;
     ran->moments[ran->n++] = (struct weft_rec_moments){
-        at, at + 1, at + 2, weft_rec_ran_what(op[i], 0, layer)};
+        at, at + 1, at + 2,
+        weft_rec_ran_what(weft_rec_op_what(op[i]), 0, layer)};
 }
 
 static uint32_t what_of(const struct weft_rec_tile *t)
@@ -154,7 +155,8 @@ static void test_releases(void)
 static void test_not_noted(void)
 {
     static const size_t bytes[] = {10, 20, 30};
-    struct weft_rec_moments m = {1, 2, 3, weft_rec_ran_what("layer", 0, 0)};
+    struct weft_rec_moments m = {
+        1, 2, 3, weft_rec_ran_what(weft_rec_op_what("layer"), 0, 0)};
     struct weft_rec_release released[] = {
         {4, 4, weft_rec_tile_what(10, 0, 0)},
         {5, 6, weft_rec_tile_what(30, 0, 0)}};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 sh_tests += %D%/ranks.sh
 check_PROGRAMS += \
+	%D%/test_blocks \
 	%D%/test_fxt \
 	%D%/test_graph \
 	%D%/test_hidden \
@@ -12,6 +13,8 @@ check_PROGRAMS += \
 	%D%/test_start \
 	%D%/test_tile \
 	%D%/test_watchdog
+%C%_test_blocks_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_blocks_LDADD = $(rt_libs)
 %C%_test_fxt_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_fxt_LDADD = $(rt_libs)
 %C%_test_graph_CPPFLAGS = $(STARPU_CPPFLAGS)

@@ -93,12 +93,12 @@ static void test_hidden_of_records(void)
     double us = weft_rt_hidden_s(rt, w, ref, 200, 400) * 1e6;
     CHECK(us > 69.999 && us < 70.001);
     /* and what is running */
-    rt->worker[1].running = (const struct weft_codelet *) rt;
-    rt->worker[1].where.call = CALL_ACTOR_TRAIN;
-    rt->worker[1].since_us = 380;
+    struct weft_task running = {.where.call = CALL_ACTOR_TRAIN,
+                                .start_us = 380};
+    rt->worker[1].running = &running;
     us = weft_rt_hidden_s(rt, w, ref, 200, 400) * 1e6;
     CHECK(us > 89.999 && us < 90.001);
-    rt->worker[1].where.restores = true;
+    running.where.restores = true;
     us = weft_rt_hidden_s(rt, w, ref, 200, 400) * 1e6;
     CHECK(us > 69.999 && us < 70.001);
     rt->worker[1].running = NULL;

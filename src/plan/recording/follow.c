@@ -6,9 +6,9 @@
 #include "plan/recording.h"
 
 /* FNV-1a. */
-uint32_t weft_rec_ran_what(const char *op, int32_t call, int32_t layer)
+uint32_t weft_rec_op_what(const char *op)
 {
-    uint32_t hash = 2166136261u ^ (uint32_t) call << 16 ^ (uint32_t) layer;
+    uint32_t hash = 2166136261u;
     for (; *op; op++)
         hash = (hash ^ (unsigned char) *op) * 16777619u;
     return hash;
@@ -35,8 +35,9 @@ static bool follow_tasks(const struct weft_recording *r,
             continue;
         bool came = n < ran->n
                  && ran->moments[n].what
-                        == weft_rec_ran_what(weft_recording_op(r, i), t->call,
-                                             t->layer);
+                        == weft_rec_ran_what(
+                            weft_rec_op_what(weft_recording_op(r, i)),
+                            t->call, t->layer);
         if (came)
             now = ran->moments[n].inserted;
         moments[i] = came ? ran->moments[n++]
