@@ -72,8 +72,8 @@ static __global__ __launch_bounds__(DECODE ? 128 : 256) void attend(
         }
         page = next;
     }
-    if (!SPLIT)
-        store(a, at, l, all);
+    if (!SPLIT) /* reading them again takes fewer registers than keeping */
+        store(a, items_of(a, first * S::ITEMS), l, all);
 }
 
 /* Joins the segments of run z's only row, block y, head x. */

@@ -166,10 +166,10 @@ static __device__ __forceinline__ void add_values(
 
 /* ---- All of it -------------------------------------------------------------- */
 
-/* Of a warp: first item, share, and the most keys that an item sees; the keys
- * of the lane's items, 8 apart; the most of the block. */
+/* Of a warp: first item, share; the keys that the lane's items see, 8 apart;
+ * the most that an item of the block does. */
 struct lane {
-    int first, share, keys[2], warp_keys, block_keys;
+    int first, share, keys[2], block_keys;
 };
 
 template <int D, bool DECODE>
@@ -181,10 +181,8 @@ static __device__ __forceinline__ struct lane lane_of(
     struct lane l;
     l.share = warp % S::SHARE;
     l.first = warp / S::SHARE * 16;
-    int mine = last < l.first + 15 ? last : l.first + 15;
     l.keys[0] = keys_of_item(a, at, l.first + item_of_lane());
     l.keys[1] = keys_of_item(a, at, l.first + item_of_lane() + 8);
-    l.warp_keys = mine < l.first ? 0 : keys_of_item(a, at, mine);
     l.block_keys = keys_of_item(a, at, last);
     return l;
 }
@@ -200,7 +198,8 @@ static __device__ __forceinline__ void add_page(
     typedef shape<D, DECODE> S;
     int before = page * PAGE;
     int limit[2] = {l.keys[0] - before, l.keys[1] - before};
-    bool any = DECODE || l.warp_keys > before;
+    bool any = DECODE
+            || __ballot_sync(WEFT_FULL_WARP, limit[0] > 0 || limit[1] > 0);
     float s[S::SCORES][4], old[2];
     weft_copies_wait<0>();
     __syncthreads(); /* K is there, and the last V not used any more */
