@@ -23,7 +23,13 @@ static void descend(const struct weft_search *s,
             int32_t stride = n / GREEDY_OPTIONS + 1;
             for (int32_t i = 0; i < n; i += stride) {
                 choice[c] = i;
-                struct weft_search_value v = weft_search_value(s, choice);
+                struct weft_search_value v = weft_search_unplayed(s, choice);
+                if (!weft_search_better(s, &v, &now)
+                    && !weft_search_counts(s, &v, best)) {
+                    best->evaluations++;
+                    continue;
+                }
+                weft_search_set_period(s, choice, &v);
                 weft_search_consider(s, choice, &v, best);
                 if (weft_search_better(s, &v, &now)) {
                     now = v;
@@ -107,33 +113,56 @@ static void change(struct walk *w, int32_t call)
     w->choice[call] += w->choice[call] >= before;
 }
 
-/* Proposes another option for one call, or every second time for two (which may
- * then take a half each, or one the memory that the other leaves), and takes it
- * where the cost is less or, by chance, not much more. Returns the difference
- * of costs. */
-static double step(struct walk *w, double temperature,
-                   struct weft_search_result *best)
+/* Changes one call of a walk's choice, or every second time two (which may then
+ * take a half each, or one the memory that the other leaves). */
+static void propose(struct walk *w)
 {
-    const struct weft_search *s = w->s;
-    int32_t n = s->p->n_calls, c = pick(w, n), d = c;
+    int32_t n = w->s->p->n_calls, c = pick(w, n), d = c;
     if (n > 1 && draw(w) < 0.5) {
         d = pick(w, n - 1);
         d += d >= c;
     }
-    int32_t before[] = {w->choice[c], w->choice[d]};
     change(w, c);
     if (d != c)
         change(w, d);
-    struct weft_search_value v = weft_search_value(s, w->choice);
-    weft_search_consider(s, w->choice, &v, best);
+}
+
+/* How much more a proposal costs. */
+static double try(struct walk *w, struct weft_search_result *best)
+{
+    const struct weft_search *s = w->s;
+    struct weft_search_value before = w->now;
+    propose(w);
+    w->now = weft_search_value(s, w->choice);
+    weft_search_consider(s, w->choice, &w->now, best);
+    return cost(s, &w->now, best) - cost(s, &before, best);
+}
+
+/* Takes a proposal where the cost is less or, by chance, not much more. One
+ * that costs too much by its bound already is not played, unless it could be
+ * the best or a finalist. */
+static void step(struct walk *w, double temperature,
+                 struct weft_search_result *best)
+{
+    const struct weft_search *s = w->s;
+    struct walk other = *w;
+    propose(&other);
+    uint64_t drawn = other.n_drawn;
+    double most = -temperature * log(draw(&other));
+    struct weft_search_value v = weft_search_unplayed(s, other.choice);
     double more = cost(s, &v, best) - cost(s, &w->now, best);
-    if (more <= 0 || draw(w) < exp(-more / temperature)) {
-        w->now = v;
+    if (more <= most || weft_search_counts(s, &v, best)) {
+        weft_search_set_period(s, other.choice, &v);
+        weft_search_consider(s, other.choice, &v, best);
+        more = cost(s, &v, best) - cost(s, &w->now, best);
     } else {
-        w->choice[c] = before[0];
-        w->choice[d] = before[1];
+        best->evaluations++;
     }
-    return more;
+    if (more <= most) {
+        *w = other;
+        w->now = v;
+    }
+    w->n_drawn = more > 0 ? drawn + 1 : drawn;
 }
 
 /* One restart: from the best so far or, every second time, from anywhere. The
@@ -152,7 +181,7 @@ static void walk(const struct weft_search *s, struct walk *w, int64_t n,
     w->now = weft_search_value(s, w->choice);
     for (int64_t i = 0; i < TRIALS && i < n; i++) {
         struct walk other = *w;
-        double more = step(&other, 1e-300, best);
+        double more = try(&other, best);
         w->n_drawn = other.n_drawn;
         up += more > 0 ? more : 0;
         n_up += more > 0;

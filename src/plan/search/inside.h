@@ -103,6 +103,19 @@ bool weft_search_is_mirrored(const struct weft_search *s,
                              const int32_t *choice, const int32_t *order,
                              int32_t n, const struct weft_mesh *mesh);
 
+/* The value of a choice whose period is its bound, and takes no playing: it is
+ * no longer than the period that weft_search_set_period() sets. */
+struct weft_search_value weft_search_unplayed(const struct weft_search *s,
+                                              const int32_t *choice);
+void weft_search_set_period(const struct weft_search *s,
+                            const int32_t *choice,
+                            struct weft_search_value *v);
+/* Whether a choice with this value, or one with a longer period, can be the
+ * best or among the finalists. */
+bool weft_search_counts(const struct weft_search *s,
+                        const struct weft_search_value *v,
+                        const struct weft_search_result *best);
+
 /* Counts an evaluation of a choice, which may be the best or among the
  * finalists. */
 void weft_search_consider(const struct weft_search *s, const int32_t *choice,

@@ -206,6 +206,17 @@ static void keep_finalist(const struct weft_search *s, const int32_t *choice,
     best->n_finalists = n + 1;
 }
 
+bool weft_search_counts(const struct weft_search *s,
+                        const struct weft_search_value *v,
+                        const struct weft_search_result *best)
+{
+    int32_t n = best->n_finalists;
+    return weft_search_better(s, v, &best->value)
+        || (v->bytes <= s->p->device_bytes
+            && (n < WEFT_SEARCH_FINALISTS
+                || v->period < best->finalist[n - 1].value.period));
+}
+
 void weft_search_consider(const struct weft_search *s, const int32_t *choice,
                           const struct weft_search_value *v,
                           struct weft_search_result *best)

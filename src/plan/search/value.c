@@ -162,15 +162,30 @@ double weft_search_bound(const struct weft_search *s, const int32_t *choice)
     return cycle > load ? cycle : load;
 }
 
+struct weft_search_value weft_search_unplayed(const struct weft_search *s,
+                                              const int32_t *choice)
+{
+    double bound = weft_search_bound(s, choice);
+    return (struct weft_search_value){
+        .period = bound,
+        .bound = bound,
+        .bytes = weft_search_bytes(s, choice, NULL, s->p->n_calls)};
+}
+
+void weft_search_set_period(const struct weft_search *s,
+                            const int32_t *choice,
+                            struct weft_search_value *v)
+{
+    double period = weft_search_play(s, choice);
+    v->period = period > v->bound ? period : v->bound;
+}
+
 struct weft_search_value weft_search_value(const struct weft_search *s,
                                            const int32_t *choice)
 {
-    double period = weft_search_play(s, choice);
-    double bound = weft_search_bound(s, choice);
-    return (struct weft_search_value){
-        .period = period > bound ? period : bound,
-        .bound = bound,
-        .bytes = weft_search_bytes(s, choice, NULL, s->p->n_calls)};
+    struct weft_search_value v = weft_search_unplayed(s, choice);
+    weft_search_set_period(s, choice, &v);
+    return v;
 }
 
 bool weft_search_better(const struct weft_search *s,
