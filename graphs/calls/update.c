@@ -170,8 +170,11 @@ static void list_owned(struct weft_g_update *u)
         struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
         int32_t n = weft_g_shards(u->m, &b, shard);
         u->first[i] = u->n;
-        for (int32_t k = 0; k < n && u->owned; k++)
-            u->owned[u->n + k].shard = shard[k];
+        for (int32_t k = 0; k < n && u->owned; k++) {
+            struct weft_g_owned *o = &u->owned[u->n + k];
+            o->shard = shard[k];
+            o->node = u->node + (int64_t) (u->n + k) * u->n_nodes;
+        }
         u->n += n;
     }
     u->first[u->n_bundles] = u->n;
@@ -191,6 +194,7 @@ int weft_g_update_create(const struct weft_g_train *t, struct weft_seq *seq,
         .seq = seq,
         .pass = weft_g_train_pass(t, seq, -1),
         .first = weft_alloc(n + 1, sizeof *u->first),
+        .n_nodes = t->grads->n_groups, /* each has groups of its own */
         .n_bundles = (int32_t) n,
     };
     *out = u;
@@ -199,7 +203,8 @@ int weft_g_update_create(const struct weft_g_train *t, struct weft_seq *seq,
     list_owned(u);
     n = (size_t) u->n;
     u->owned = weft_alloc(n, sizeof *u->owned);
-    if (!u->owned)
+    u->node = weft_alloc(n * (size_t) u->n_nodes, sizeof *u->node);
+    if (!u->owned || !u->node)
         return weft_err_nomem(err, "an update", n * sizeof *u->owned);
     list_owned(u);
     return 0;
@@ -222,6 +227,7 @@ void weft_g_update_free(struct weft_g_update *u)
         weft_tile_release(o->squares);
     }
     weft_free(u->owned);
+    weft_free(u->node);
     weft_free(u->first);
     weft_free(u);
 }
@@ -300,7 +306,7 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
             if (node.temp)
                 node.tiles = copies_at(u, &o->shard, node.tiles);
         }
-        weft_assert(o->n < WEFT_G_MAX_NODES);
+        weft_assert(o->n < u->n_nodes);
         o->node[o->n++] = node;
     }
     /* All shards are sent before an addition waits for the first of them. */

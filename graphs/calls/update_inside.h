@@ -15,13 +15,11 @@ struct weft_g_node {
     struct weft_layer_tiles tiles;
 };
 
-enum { WEFT_G_MAX_NODES = WEFT_G_MAX_DP + 8 };
-
 /* A shard, and the nodes of its gradient so far. */
 struct weft_g_owned {
     struct weft_g_shard shard;
     int32_t n;
-    struct weft_g_node node[WEFT_G_MAX_NODES];
+    struct weft_g_node *node;  /* (n_nodes) */
     struct weft_tile *squares; /* at the norm's place */
 };
 
@@ -33,6 +31,8 @@ struct weft_g_update {
     struct weft_g_owned
         *owned;     /* (n): by bundle, then in the order of chunks */
     int32_t *first; /* (n_bundles + 1): a bundle's first shard */
+    struct weft_g_node *node; /* (n, n_nodes) of the shards */
+    int32_t n_nodes;          /* there is room for, of a shard */
     int32_t n, n_bundles;
 };
 
