@@ -38,14 +38,10 @@ int weft_recording_status(const struct weft_recording *r,
                         (long long) r->n_tasks);
 }
 
-bool weft_recording_room(struct weft_recording *r, void *array, int64_t used,
+bool weft_recording_grow(struct weft_recording *r, void *array, int64_t used,
                          int64_t *capacity, int64_t n, size_t size)
 {
     void **list = array;
-    if (r->full)
-        return false;
-    if (used + n <= *capacity)
-        return true;
     int64_t more = *capacity ? *capacity : 1024;
     while (more < used + n)
         more += more / 2;
@@ -123,16 +119,8 @@ void weft_recording_gang(struct weft_recording *r,
 const struct weft_rec_gang *weft_recording_gang_of(
     const struct weft_recording *r, int64_t task)
 {
-    int64_t low = 0, high = r->task[task].n_members ? r->n_gangs : 0;
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (r->gang[mid].task < task)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < r->n_gangs && r->gang[low].task == task ? &r->gang[low]
-                                                         : NULL;
+    const struct weft_rec_task *t = &r->task[task];
+    return t->n_members ? &r->gang[t->gang] : NULL;
 }
 
 /* The number of an operation. Names are constants of the program, so that
@@ -174,6 +162,7 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
         .chain = (uint8_t) where->chain,
         .kind = (uint8_t) kind,
         .when = (uint8_t) r->when,
+        .gang = (int32_t) r->n_gangs - 1, /* of a gang's: the last one */
         .work.n_steps = 1};
 }
 

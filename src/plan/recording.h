@@ -106,6 +106,7 @@ struct weft_rec_task {
     uint8_t when; /* enum weft_rec_when */
     /* of a gang (struct weft_rec_gang): who it is, of how many; 0 of 0: none */
     uint8_t member, n_members;
+    int32_t gang; /* its number in weft_recording.gang */
     struct weft_rec_work work;
 };
 
@@ -294,8 +295,16 @@ const struct weft_rec_gang *weft_recording_gang_of(
 /* Of the parts of this: makes room for n elements more of `size` bytes in an
  * array (a pointer to its pointer) with so many used; false when there is no
  * memory, from then on. */
-bool weft_recording_room(struct weft_recording *r, void *array, int64_t used,
+bool weft_recording_grow(struct weft_recording *r, void *array, int64_t used,
                          int64_t *capacity, int64_t n, size_t size);
+static inline bool weft_recording_room(struct weft_recording *r, void *array,
+                                       int64_t used, int64_t *capacity,
+                                       int64_t n, size_t size)
+{
+    return !r->full
+        && (used + n <= *capacity
+            || weft_recording_grow(r, array, used, capacity, n, size));
+}
 void weft_recording_patterns_release(struct weft_recording *r);
 
 /* The tasks of the gang that a task belongs to: *first_out .. *end_out - 1; a

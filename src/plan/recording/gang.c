@@ -226,6 +226,7 @@ void weft_recording_member(struct weft_recording *r, int32_t member,
     weft_recording_gang(r, &gang);
     r->task[gang.task].member = (uint8_t) member;
     r->task[gang.task].n_members = (uint8_t) n;
+    r->task[gang.task].gang = (int32_t) r->n_gangs - 1;
 }
 
 static void add_outside(struct fold *f, struct weft_rec_one *m,
@@ -358,8 +359,9 @@ static void add_member(struct weft_recording *r,
     weft_recording_task(r, WEFT_REC_TASK, put->op, &where, m->place);
     if (r->full)
         return;
-    r->task[r->n_tasks - 1].member = (uint8_t) member;
-    r->task[r->n_tasks - 1].n_members = (uint8_t) n;
+    struct weft_rec_task *t = &r->task[r->n_tasks - 1];
+    t->member = (uint8_t) member;
+    t->n_members = (uint8_t) n;
     for (int64_t a = m->access; a < m->access + m->n_access && !r->full; a++)
         weft_recording_access(r, (int32_t) put->access[a].tile,
                               (int) put->access[a].mode);

@@ -16,7 +16,6 @@ struct lease {
 
 struct change {
     double at_s, bytes;
-    int32_t place;
 };
 
 /* What goes, goes first. */
@@ -61,36 +60,61 @@ static bool is_active(const struct weft_rec_tile *t)
     return !t->permanent || t->mem == WEFT_MEM_SAMPLES;
 }
 
+/* The most that changes from nothing come to together. */
+static double most_of(struct change *change, size_t n)
+{
+    double now = 0, most = 0;
+    qsort(change, n, sizeof *change, compare);
+    for (size_t i = 0; i < n; i++) {
+        now += change[i].bytes;
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
 /* The most bytes that tasks need of a place while they run, given when tiles
- * are there. */
+ * are there. end: for places, and one more. */
+static double most_active(const struct weft_simulation *s,
+                          const struct lease *lease, struct change *change,
+                          size_t *end)
+{
+    const struct weft_recording *r = &s->r;
+    double most = 0;
+    for (int64_t i = 0; i < r->n_tiles; i++)
+        if (lease[i].place >= 0 && is_active(&r->tile[i]))
+            end[lease[i].place + 1] += 2;
+    for (int32_t p = 0; p < s->job.n_places; p++)
+        end[p + 1] += end[p];
+    /* a place's begin where the one before ends, and that moves on */
+    for (int64_t i = 0; i < r->n_tiles; i++) {
+        const struct lease *l = &lease[i];
+        if (l->place < 0 || !is_active(&r->tile[i]))
+            continue;
+        change[end[l->place]++] = (struct change){l->begin_s, l->bytes};
+        change[end[l->place]++] = (struct change){l->end_s, -l->bytes};
+    }
+    for (int32_t p = 0; p < s->job.n_places; p++) {
+        size_t from = p > 0 ? end[p - 1] : 0;
+        most = fmax(most, most_of(change + from, end[p] - from));
+    }
+    return most;
+}
+
 static int find_active(const struct weft_simulation *s,
                        const struct lease *lease, double *most_out,
                        struct weft_err *err)
 {
-    const struct weft_recording *r = &s->r;
-    size_t n = (size_t) r->n_tiles, n_changes = 0;
-    int32_t n_places = s->job.n_places;
+    size_t n = (size_t) s->r.n_tiles;
     struct change *change = weft_alloc(2 * n + 1, sizeof *change);
-    double *now = weft_alloc((size_t) n_places, sizeof *now);
-    bool ok = change && now;
-    for (size_t i = 0; ok && i < n; i++) {
-        const struct lease *l = &lease[i];
-        if (l->place < 0 || !is_active(&r->tile[i]))
-            continue;
-        change[n_changes++] = (struct change){l->begin_s, l->bytes, l->place};
-        change[n_changes++] = (struct change){l->end_s, -l->bytes, l->place};
-    }
-    if (ok)
-        qsort(change, n_changes, sizeof *change, compare);
-    *most_out = 0;
-    for (size_t i = 0; ok && i < n_changes; i++) {
-        double *at = &now[change[i].place];
-        *at += change[i].bytes;
-        *most_out = *at > *most_out ? *at : *most_out;
-    }
+    size_t *end = weft_alloc((size_t) s->job.n_places + 1, sizeof *end);
+    if (change && end)
+        *most_out = most_active(s, lease, change, end);
+    int rc = change && end
+               ? 0
+               : weft_err_nomem(err, "prices", n * sizeof *change);
     weft_free(change);
-    weft_free(now);
-    return ok ? 0 : weft_err_nomem(err, "prices", n * sizeof *change);
+    weft_free(end);
+    return rc;
 }
 
 /* The most bytes of a class, or of two, that what is used has at a place for
