@@ -11,6 +11,9 @@ struct weft_more {
     char pad[64 - sizeof(struct weft_more *)];
 };
 
+/* Names the memory of a card that its worker's bodies have, one at a time. */
+enum { SCRATCH = 1 };
+
 struct weft_err *weft_exec_err(struct weft_exec *x)
 {
     return &x->err;
@@ -51,7 +54,8 @@ void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes)
     weft_assert(x->card && !x->gpu_block);
     x->gpu_need = (struct weft_need){.bytes = bytes ? bytes : 64,
                                      .c = WEFT_MEM_ACTIVATIONS,
-                                     .place = (int) (x->card - x->rt->card)};
+                                     .place = (int) (x->card - x->rt->card),
+                                     .name = SCRATCH};
     x->gpu_block = weft_pool_get(x->card->pool, &x->gpu_need);
     if (!x->gpu_block)
         weft_pool_refuse(x->card->pool, &x->gpu_need, "scratch memory",

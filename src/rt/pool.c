@@ -55,50 +55,64 @@ static void block_put(struct weft_pool *pool, void *block, size_t bytes)
                               STARPU_MALLOC_PINNED);
 }
 
+/* Bytes of the limit that are not given out. */
+static size_t left(const struct weft_pool *pool)
+{
+    return pool->held_bytes < pool->limit_bytes
+             ? pool->limit_bytes - pool->held_bytes
+             : 0;
+}
+
 /* ---- Kept blocks ------------------------------------------------------- */
 
-/* A card's memory cannot be written here, so that the lists of its blocks have
- * links beside them. */
-struct link {
-    void *next, *block;
-    int64_t after;
-};
-
-/* Takes the first kept block of class i, or returns NULL; *after_out: as in
- * struct weft_need. mutex is held */
-static void *kept_take(struct weft_pool *pool, int i, int64_t *after_out)
+/* mutex is held */
+static void *kept_remove(struct weft_pool *pool, int i, struct weft_kept **at,
+                         int64_t *after_out)
 {
-    void *block = pool->free[i];
-    if (!block)
-        return NULL;
-    if (pool->node == STARPU_MAIN_RAM) {
-        pool->free[i] = *(void **) block;
-    } else {
-        struct link *link = block;
-        block = link->block;
-        *after_out = link->after;
-        pool->free[i] = link->next;
-        weft_free(link);
-    }
+    struct weft_kept *kept = *at;
+    void *block = kept->block;
+    *at = kept->next;
+    *after_out = kept->after;
+    if (block != kept)
+        weft_free(kept);
     pool->cached_bytes -= class_bytes(i);
     return block;
 }
 
+/* Takes a kept block of class i: the one that the name had, the longest ago if
+ * there are several; else one that no name had; else another name's, if the
+ * limit leaves no room for a new one. NULL: there is none. mutex is held */
+static void *kept_take(struct weft_pool *pool, int i, struct weft_need *need)
+{
+    struct weft_kept **at = &pool->kept[i], **own = NULL, **free = NULL;
+    if (!*at)
+        return NULL;
+    for (; *at && (need->name || !free); at = &(*at)->next) {
+        if (need->name && (*at)->name == need->name)
+            own = at;
+        else if (!(*at)->name && !free)
+            free = at;
+    }
+    if (!own && !free && pool->cached_bytes + class_bytes(i) <= left(pool))
+        return NULL;
+    return kept_remove(pool, i,
+                       own    ? own
+                       : free ? free
+                              : &pool->kept[i],
+                       &need->after);
+}
+
 /* Keeps a block of class i; false: out of memory. mutex is held */
 static bool kept_add(struct weft_pool *pool, int i, void *block,
-                     int64_t after)
+                     const struct weft_need *need)
 {
-    void *first = block;
-    if (pool->node == STARPU_MAIN_RAM) {
-        *(void **) block = pool->free[i];
-    } else {
-        struct link *link = weft_alloc(1, sizeof *link);
-        if (!link)
-            return false;
-        *link = (struct link){pool->free[i], block, after};
-        first = link;
-    }
-    pool->free[i] = first;
+    struct weft_kept *kept = pool->node == STARPU_MAIN_RAM
+                               ? block
+                               : weft_alloc(1, sizeof *kept);
+    if (!kept)
+        return false;
+    *kept = (struct weft_kept){pool->kept[i], block, need->after, need->name};
+    pool->kept[i] = kept;
     pool->cached_bytes += class_bytes(i);
     return true;
 }
@@ -128,24 +142,31 @@ static void forget(struct weft_pool *pool, int64_t after)
         pool->after = after;
 }
 
-/* mutex is held */
-static void trim(struct weft_pool *pool)
+/* Gives blocks back to the system: those that had no name, then, if that is not
+ * enough or `all` are meant, the others. mutex is held */
+static void trim(struct weft_pool *pool, bool all)
 {
-    for (int i = 0; i < WEFT_POOL_CLASSES; i++) {
-        void *block;
-        int64_t after = 0;
-        while ((block = kept_take(pool, i, &after)) != NULL) {
-            forget(pool, after);
-            block_put(pool, block, class_bytes(i));
+    for (int named = 0; named < 2; named++)
+        for (int i = 0; i < WEFT_POOL_CLASSES; i++) {
+            struct weft_kept **at = &pool->kept[i];
+            while (*at && (all || pool->cached_bytes > left(pool))) {
+                int64_t after;
+                if (!named && (*at)->name) {
+                    at = &(*at)->next;
+                    continue;
+                }
+                void *block = kept_remove(pool, i, at, &after);
+                forget(pool, after);
+                block_put(pool, block, class_bytes(i));
+            }
         }
-    }
 }
 
 void weft_pool_free(struct weft_pool *pool)
 {
     if (!pool)
         return;
-    trim(pool);
+    trim(pool, true);
     pthread_mutex_destroy(&pool->mutex);
     weft_free(pool->place);
     weft_free(pool);
@@ -194,14 +215,6 @@ static void count_put(struct weft_pool *pool, const struct weft_need *need)
     count(&pool->place[need->place], need, count_down);
 }
 
-/* Bytes of the limit that are not given out. */
-static size_t left(const struct weft_pool *pool)
-{
-    return pool->held_bytes < pool->limit_bytes
-             ? pool->limit_bytes - pool->held_bytes
-             : 0;
-}
-
 /* False: beyond the limit. mutex is held */
 static bool reserve(struct weft_pool *pool, const struct weft_need *need)
 {
@@ -222,7 +235,7 @@ static void *block_new(struct weft_pool *pool, size_t bytes,
         return block;
     pthread_mutex_lock(&pool->mutex);
     if (!block) {
-        trim(pool);
+        trim(pool, true);
         block = block_get(pool, bytes);
     }
     need->after = pool->after;
@@ -234,8 +247,8 @@ bool weft_pool_reserve(struct weft_pool *pool, const struct weft_need *need)
 {
     pthread_mutex_lock(&pool->mutex);
     bool ok = reserve(pool, need);
-    if (ok && pool->cached_bytes > left(pool))
-        trim(pool);
+    if (ok)
+        trim(pool, false);
     pthread_mutex_unlock(&pool->mutex);
     return ok;
 }
@@ -258,9 +271,9 @@ void *weft_pool_get(struct weft_pool *pool, struct weft_need *need)
     pthread_mutex_lock(&pool->mutex);
     bool ok = reserve(pool, need);
     if (ok)
-        block = kept_take(pool, i, &need->after);
-    if (ok && !block && pool->cached_bytes > left(pool))
-        trim(pool);
+        block = kept_take(pool, i, need);
+    if (ok && !block)
+        trim(pool, false);
     pthread_mutex_unlock(&pool->mutex);
     if (!ok)
         return NULL;
@@ -287,10 +300,12 @@ void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
     count_put(pool, need);
     weft_ran_put();
     /* A block is kept if kept and used blocks together stay within the limit,
-     * and kept ones within a quarter of it. */
-    bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4
+     * and those of the host within a quarter of it. */
+    size_t most_bytes = pool->node == STARPU_MAIN_RAM ? pool->limit_bytes / 4
+                                                      : pool->limit_bytes;
+    bool keep = pool->cached_bytes + rounded <= most_bytes
              && pool->cached_bytes + rounded <= left(pool)
-             && kept_add(pool, i, block, need->after);
+             && kept_add(pool, i, block, need);
     if (!keep)
         forget(pool, need->after);
     pthread_mutex_unlock(&pool->mutex);

@@ -14,6 +14,15 @@ struct weft_usage { /* bytes by class, and at last a place's total */
     size_t peak_bytes[WEFT_N_MEM_CLASSES + 1];
 };
 
+/* A block that is kept. Of the host's memory the struct lies in the block
+ * itself; a card's cannot be written here. */
+struct weft_kept {
+    struct weft_kept *next;
+    void *block;
+    int64_t after; /* as in struct weft_need */
+    uint64_t name; /* of who had it last */
+};
+
 /* Blocks are kept for reuse by size. Guarded by `mutex`. */
 struct weft_pool {
     pthread_mutex_t mutex;
@@ -22,8 +31,7 @@ struct weft_pool {
     bool is_starpus;
     unsigned node;
     const struct weft_rt *rt; /* whose cards read it, if it is the host's */
-    /* lists; a block of the host begins with the link to the next */
-    void *free[WEFT_POOL_CLASSES];
+    struct weft_kept *kept[WEFT_POOL_CLASSES]; /* lists */
     size_t held_bytes;   /* given out, of classes that the limit bounds */
     size_t cached_bytes; /* in the lists */
     size_t limit_bytes;  /* of held_bytes */
@@ -42,6 +50,10 @@ struct weft_need {
      * stream of the card's worker until what may still use it, counted from
      * the start (weft_card_begin()); 0: nothing does */
     int64_t after;
+    /* Who gives a block back and asks for one again under the same name gets
+     * the same one, while it is kept and nobody else has had to take it: so
+     * addresses in captured graphs stay valid. 0: any block will do. */
+    uint64_t name;
 };
 
 struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places);

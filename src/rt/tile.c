@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "rt/world.h"
 
 static void add_word(char *text, size_t size, const char *word)
@@ -150,12 +151,22 @@ static struct weft_tile *tile_get(struct weft_rt *rt, bool here,
     return tile;
 }
 
+/* Weights that move to a card in every iteration should lie where they did. */
+static uint64_t name_of(const struct weft_tile *tile)
+{
+    char label[160];
+    if (!tile->card || tile->mem != WEFT_MEM_WEIGHTS)
+        return 0;
+    weft_tile_label(tile, label, sizeof label);
+    return weft_hash64(label, strlen(label));
+}
+
 static struct weft_need need_of(const struct weft_tile *tile)
 {
     return (struct weft_need){.bytes = tile->bytes,
                               .c = tile->mem,
-                              .place = tile->id.place
-                                     - tile->rt->first_place};
+                              .place = tile->id.place - tile->rt->first_place,
+                              .name = name_of(tile)};
 }
 
 static struct weft_pool *pool_of(const struct weft_tile *tile)

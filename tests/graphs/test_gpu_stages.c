@@ -219,14 +219,16 @@ static void infer(const struct weft_g_layout *layout)
         score(&f, layout, n, text, 1, logp);
 }
 
-static void iterations_of(int32_t pp)
+/* home_pp: stages of the model's own layout. Weights that generation has
+ * elsewhere move there in every iteration, to where they were. */
+static void iterations_of(int32_t home_pp, int32_t pp)
 {
     static struct outcome cpu, gpu, before;
     struct weft_g_generate gen;
     struct weft_gen_args args = generation;
     args.n_stop = 0; /* all iterations have steps of as many rows */
     has_one_temperature = ends_short = true;
-    open_model(0, pp);
+    open_model(0, home_pp);
     open_instance(0, pp, 0, &gen);
     for (int i = 0; i < 3; i++) {
         args.iteration = i;
@@ -254,7 +256,9 @@ static void test_iterations(void)
     if (!has_gpus_bits())
         return;
     for (int32_t pp = 1; pp <= 2 && pp <= n_found(); pp++)
-        iterations_of(pp);
+        iterations_of(pp, pp);
+    for (int32_t pp = 2; pp <= 4 && pp <= n_found(); pp *= 2)
+        iterations_of(1, pp);
 }
 
 int main(void)

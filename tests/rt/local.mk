@@ -5,6 +5,7 @@ check_PROGRAMS += \
 	%D%/test_fxt \
 	%D%/test_graph \
 	%D%/test_hidden \
+	%D%/test_pool \
 	%D%/test_profile \
 	%D%/test_rank_programs \
 	%D%/test_ranks \
@@ -21,6 +22,8 @@ check_PROGRAMS += \
 %C%_test_graph_LDADD = $(rt_libs)
 %C%_test_hidden_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_hidden_LDADD = $(rt_libs)
+%C%_test_pool_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_pool_LDADD = $(rt_libs)
 %C%_test_profile_CPPFLAGS = $(STARPU_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_profile_LDADD = $(rt_libs)
 %C%_test_rank_programs_SOURCES = %D%/test_rank_programs.c %D%/rank_fixture.h
