@@ -324,6 +324,34 @@ struct weft_k_step_drawn {
 void weft_k_step_end_cuda(struct CUstream_st *stream,
                           struct weft_k_steps *steps,
                           const struct weft_k_step_drawn *d, uint64_t again);
+
+/* Meetings of a tp group's members, which are GPUs that may use one another's
+ * memory. What each has for them in its own: zeros before the first. */
+struct weft_k_meetings {
+    uint32_t n_before;
+    uint32_t has_failed; /* nobody waits any more, and sums are wrong */
+    uint32_t at[WEFT_MAX_BLOCKS]; /* by member: at which meeting it is */
+};
+struct weft_k_group {
+    int32_t n, k;      /* members; which of them this is */
+    uint32_t patience; /* how often one looks at the others; 0: a minute */
+    struct weft_k_meetings *of[WEFT_MAX_BLOCKS]; /* (n) */
+};
+/* The group's next meeting, on the streams of all members: what is on a stream
+ * behind it may read what the others have written before theirs. That stays as
+ * it is until its owner is behind the next meeting: so long a slow member may
+ * read it. So members write to two places in turns. */
+void weft_k_meet_cuda(struct CUstream_st *stream,
+                      const struct weft_k_group *group);
+/* In place of a member's meetings that will not come: all others go on, with
+ * has_failed. */
+void weft_k_end_meetings_cuda(struct CUstream_st *stream,
+                              const struct weft_k_group *group);
+/* Makes x (n) no numbers where a member's meetings have failed. */
+void weft_k_spoil_cuda(struct CUstream_st *stream,
+                       const struct weft_k_meetings *own, int64_t n,
+                       float *x);
+
 /* A table, or gradient, that is NULL: rows of its tokens are left out. */
 void weft_k_embed_cuda(struct CUstream_st *stream,
                        const struct weft_shape *shape,

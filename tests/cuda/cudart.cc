@@ -49,8 +49,13 @@ int weft_emu_held(void)
 
 void weft_emu_pause(void)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
     n_blocked++;
-    pthread_cond_wait(&let_go, &lock);
+    pthread_cond_timedwait(&let_go, &lock, &t);
     n_blocked--;
 }
 
@@ -458,11 +463,13 @@ static void run_kernel(int card, void *what)
 {
     static long n_run;
     struct launch *l = (struct launch *) what;
-    counts[card].n_kernels++;
-    if (n_run++ == weft_emu_setup()->lost)
+    if (n_run == weft_emu_setup()->lost)
         weft_emu_fail(cudaErrorUnknown, "card %d is lost", card);
-    else if (translate(card, l + 1, l->n_bytes))
-        weft_emu_run(l->grid, l->block, l->run, l + 1);
+    else if (translate(card, l + 1, l->n_bytes)
+             && !weft_emu_run(l->grid, l->block, l->run, l + 1))
+        return;
+    counts[card].n_kernels++;
+    n_run++;
 }
 
 bool weft_emu_is_kernel(void (*run)(int, void *))

@@ -29,7 +29,7 @@ struct weft_emu_guard {
     weft_emu_guard();
     ~weft_emu_guard();
 };
-/* Sleeps without the lock, until what is held has changed. */
+/* Sleeps without the lock, until what is held has changed, or a little. */
 void weft_emu_pause(void);
 /* What is held now, of WEFT_CARDS_KERNELS and WEFT_CARDS_COPIES. */
 int weft_emu_held(void);
@@ -50,8 +50,11 @@ cudaError_t weft_emu_end(cudaError_t error);
 /* ---- Kernels: executor.cc ----------------------------------------------- */
 
 bool weft_emu_can_run(dim3 grid, dim3 block);
-/* Errors go to weft_emu_fail(). */
-void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg);
+/* Errors go to weft_emu_fail(). False: a thread waits for another card, and
+ * the launch is to be run once more. */
+bool weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg);
+/* Whether the operation that ran last is to be run once more; says so once. */
+bool weft_emu_waits(void);
 
 /* ---- Memory: memory.cc -------------------------------------------------- */
 

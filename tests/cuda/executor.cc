@@ -75,6 +75,8 @@ static void (*body_fn)(void *);
 static void *body_arg;
 static struct variable shared[MAX_SHARED];
 static int n_shared, order;
+static bool sleeps; /* a thread of the launch, until another card has acted */
+static long n_naps, most_naps = -1;
 
 /* ---- Memory ------------------------------------------------------------ */
 
@@ -106,7 +108,7 @@ static void fail(const char *what, int line)
 
 static bool is_well(void)
 {
-    return weft_emu_failure() == cudaSuccess;
+    return weft_emu_failure() == cudaSuccess && !sleeps;
 }
 
 /* ---- Fibres ------------------------------------------------------------ */
@@ -181,6 +183,23 @@ static void resume(struct fibre *f)
         _longjmp(f->jump, 1);
     f->is_new = false;
     setcontext(&f->start);
+}
+
+/* What the launch did so far stays; its threads begin anew. */
+void __nanosleep(unsigned)
+{
+    if (most_naps >= 0 && n_naps >= most_naps)
+        return;
+    n_naps++;
+    sleeps = true;
+    wait(RUNS, 0);
+}
+
+void weft_cards_naps(long n)
+{
+    weft_emu_guard guard;
+    most_naps = n;
+    n_naps = 0;
 }
 
 unsigned weft_exec_lane(void)
@@ -392,8 +411,9 @@ bool weft_emu_can_run(dim3 grid, dim3 block)
         && grid.z <= 65535;
 }
 
-void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
+bool weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
 {
+    sleeps = false;
     n_threads = block.x * block.y * block.z;
     uint64_t n_blocks = (uint64_t) grid.x * grid.y * grid.z;
     if (!stacks)
@@ -413,4 +433,14 @@ void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
     }
     while (n_shared > 0)
         unmap(&shared[--n_shared]);
+    if (!sleeps)
+        n_naps = 0;
+    return !sleeps;
+}
+
+bool weft_emu_waits(void)
+{
+    bool waits = sleeps;
+    sleeps = false;
+    return waits;
 }

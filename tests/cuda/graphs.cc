@@ -273,6 +273,9 @@ static void run_operation(int card, const struct operation *o)
     void *what = must(malloc(padded(o->n_bytes) + 16));
     memcpy(what, o + 1, o->n_bytes);
     o->run(card, what);
+    if (weft_emu_waits())
+        weft_emu_fail(cudaErrorNotSupported,
+                      "a kernel in a loop waits for another card");
     weft_emu_tick();
     free(what);
 }

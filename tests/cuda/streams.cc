@@ -97,8 +97,25 @@ static bool is_held(const struct operation *o)
         || ((held & WEFT_CARDS_COPIES) && weft_emu_is_copy(o->run));
 }
 
+static bool step(struct CUstream_st *s);
+
+/* What others can do while a stream's kernel waits for another card. False:
+ * nothing. */
+static bool step_others(const struct CUstream_st *s)
+{
+    static bool is_inside;
+    bool any = false;
+    for (struct CUstream_st *o = streams; o && !is_inside && !any;
+         o = o->next) {
+        is_inside = true;
+        any = o != s && o->first && step(o);
+        is_inside = false;
+    }
+    return any;
+}
+
 /* Runs one operation: the stream's first, or one that it waits for. False: it
- * is held. */
+ * is held, or waits for another card that has nothing to do. */
 static bool step(struct CUstream_st *s)
 {
     while (s->first->wait && !s->first->wait->is_done)
@@ -106,11 +123,14 @@ static bool step(struct CUstream_st *s)
     struct operation *o = s->first;
     if (is_held(o))
         return false;
+    if (o->run && weft_emu_failure() == cudaSuccess) {
+        o->run(s->card, o + 1);
+        if (weft_emu_waits())
+            return step_others(s);
+    }
     s->first = o->next;
     if (!s->first)
         s->last = NULL;
-    if (o->run && weft_emu_failure() == cudaSuccess)
-        o->run(s->card, o + 1);
     if (o->run && !weft_emu_is_loop(o->run))
         weft_emu_tick();
     if (o->mark) {

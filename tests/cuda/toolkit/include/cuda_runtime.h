@@ -117,6 +117,14 @@ inline unsigned __ballot_sync(unsigned mask, bool x,
             all |= (unsigned) weft_exec_shuffled(mask, x, i, line) << i;
     return all;
 }
+/* Of a thread that waits for another card: the launch is given up, and begun
+ * anew when others have had their turn. So a kernel may not change anything
+ * before it has waited, but what it would do once more in the same way.
+ * weft_cards_naps() says how often; then this returns. */
+void __nanosleep(unsigned ns);
+inline void __threadfence_system(void)
+{
+}
 inline int __ffs(int x) /* 1 for the lowest bit */
 {
     return __builtin_ffs(x);

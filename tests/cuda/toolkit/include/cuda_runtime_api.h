@@ -308,6 +308,9 @@ void weft_cards_tick(double ms);
  * on its stream, or waits for that. */
 enum { WEFT_CARDS_KERNELS = 1, WEFT_CARDS_COPIES = 2 };
 void weft_cards_hold(int what);
+/* How often a kernel that sleeps, as it waits for another card, is begun anew;
+ * -1: as long as it takes. */
+void weft_cards_naps(long n);
 /* Whether graphs have loops (1). */
 void weft_cards_loops(int are_there);
 /* How many threads wait for what is held. */
