@@ -55,10 +55,10 @@ static void run(const struct weft_g_model *m, const struct load *load,
             longest = sample[i].limit;
     }
     CHECK(weft_g_view_open(seq, &anywhere, m, &m->home, &view, &err));
-    CHECK(
-        weft_g_generate_init(m, &m->home, instances,
-                             (int32_t) weft_ceil_div(load->slots, instances),
-                             longest, load->kv_blocks, &gen, &err));
+    CHECK(weft_g_generate_init(
+        m, &m->home, instances,
+        (int32_t) weft_ceil_div(load->slots, instances), longest,
+        args.prefill_tokens, load->kv_blocks, &gen, &err));
     weft_rollout_reset(&gen);
     double start = weft_clock_s();
     CHECK(weft_rollout_run(seq, &gen, &view, &args, load->n, sample, NULL,

@@ -48,9 +48,9 @@ static double generate(const struct weft_g_model *m, int32_t dp, int32_t tp,
     CHECK(
         weft_g_layout_simple(context->rt, &m->shape, dp, tp, &layout, &err));
     CHECK(weft_g_view_open(seq, &anywhere, m, &layout, &view, &err));
-    CHECK(weft_g_generate_init(m, &layout, instances,
-                               (int32_t) weft_ceil_div(batch, instances),
-                               n_prompt + n_new, 0, &gen, &err));
+    CHECK(weft_g_generate_init(
+        m, &layout, instances, (int32_t) weft_ceil_div(batch, instances),
+        n_prompt + n_new, args.prefill_tokens, 0, &gen, &err));
     weft_rollout_reset(&gen);
     double start = weft_clock_s();
     CHECK(weft_rollout_run(seq, &gen, &view, &args, batch, sample, NULL, NULL,

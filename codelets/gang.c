@@ -80,10 +80,11 @@ void weft_access_list_add_weights(struct weft_access_list *access,
                                   const struct weft_shape *shape,
                                   const struct weft_stage_layers *layers,
                                   struct weft_range range,
+                                  struct weft_range embedded,
                                   const struct weft_params *fwd)
 {
     if (layers->is_first)
-        weft_access_list_add_blocks(access, fwd->embed, WEFT_READ);
+        weft_access_list_add_range(access, embedded, fwd->embed, WEFT_READ);
     for (int32_t l = layers->first; l < layers->end; l++)
         weft_access_list_add_member(access, range, &fwd->layer[l], NULL);
     if (layers->is_last && !shape->scalar_head)
@@ -96,12 +97,14 @@ void weft_gang_take_weights(struct weft_take *take,
                             const struct weft_shape *shape,
                             const struct weft_stage_layers *layers,
                             struct weft_range range,
+                            struct weft_range embedded,
                             struct weft_gang_weights *out)
 {
     out->layers = *layers;
     out->range = range;
+    out->embedded = embedded;
     out->embed = take->buf + take->next;
-    take->next += layers->is_first ? shape->n_blocks : 0;
+    take->next += layers->is_first ? embedded.n : 0;
     out->layer = take->buf + take->next;
     take->next += (layers->end - layers->first) * (range.n + 1);
     for (int32_t b = range.first;

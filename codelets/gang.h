@@ -60,11 +60,11 @@ size_t weft_gang_scratch_bytes(const struct weft_gang_member *m,
  * layer. */
 void weft_gang_rows_from(struct weft_gang_member *m, int64_t rows, float *x);
 
-/* A stage's published tiles, as one task has them: all blocks of the embedding,
- * and the range of the others. */
+/* A stage's published tiles, as one task has them: the range's blocks, but all
+ * of the embedding where they lie at the same place. */
 struct weft_gang_weights {
     struct weft_stage_layers layers;
-    struct weft_range range;
+    struct weft_range range, embedded;
     void *const *embed, *const *layer; /* buffers in order */
     int n_buffers;                     /* from `embed` on, with the head's */
     struct weft_k_head head;
@@ -73,11 +73,13 @@ void weft_access_list_add_weights(struct weft_access_list *access,
                                   const struct weft_shape *shape,
                                   const struct weft_stage_layers *layers,
                                   struct weft_range range,
+                                  struct weft_range embedded,
                                   const struct weft_params *fwd);
 void weft_gang_take_weights(struct weft_take *take,
                             const struct weft_shape *shape,
                             const struct weft_stage_layers *layers,
                             struct weft_range range,
+                            struct weft_range embedded,
                             struct weft_gang_weights *out);
 /* layer: of the model. */
 struct weft_k_layer weft_gang_layer(const struct weft_gang_weights *weights,

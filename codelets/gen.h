@@ -217,6 +217,7 @@ struct weft_gen_graph {
 };
 struct weft_gen_graphs {
     bool has_no_loops; /* CUDA made none */
+    bool has_products; /* they are chosen */
     int32_t n;
     struct weft_gen_graph of[]; /* (n) */
 };
@@ -227,11 +228,15 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
 int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
                        struct weft_exec *x);
 
-/* The second half of a tile of weft_gen_drawn_bytes(), whose first are
- * tokens. */
+/* In a tile of weft_gen_drawn_bytes(), behind the tokens: their log-probs, and
+ * whether the tp group that has drawn them has failed. */
 WEFT_INLINE float *weft_gen_drawn_logp(int32_t *drawn, int32_t n_slots)
 {
     return (float *) (drawn + n_slots);
+}
+WEFT_INLINE int32_t *weft_gen_drawn_failed(int32_t *drawn, int32_t n_slots)
+{
+    return drawn + 2 * (int64_t) n_slots;
 }
 
 /* Takes the next aligned piece of a scratch area. */

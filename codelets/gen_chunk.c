@@ -158,7 +158,8 @@ int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
     if (c.member.k == 0)
         status = weft_take(&take);
     weft_gang_take_weights(&take, c.args->shape, &c.args->members.layers,
-                           c.member.range, &c.weights);
+                           c.member.range, weft_all_blocks(c.args->shape),
+                           &c.weights);
     weft_take_end(&take);
     if (rc || !weft_exec_meet(x))
         return rc;

@@ -60,11 +60,15 @@ static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
         .shape = shape,
         .gen = gen,
         .n_slots = n,
+        .has_chunk = true,
+        .range = weft_all_blocks(shape),
+        .group.n = 1,
         .kv.arena = weft_take(&take),
         .step_bytes = weft_gen_step_bytes(gen, n, state->max_total)};
     c->status = weft_take(&take);
     weft_gang_take_weights(&take, shape, &c->args->members.layers,
-                           weft_all_blocks(shape), &c->gpu.weights);
+                           weft_all_blocks(shape), weft_all_blocks(shape),
+                           &c->gpu.weights);
     char *steps = weft_take(&take);
     weft_take_end(&take);
     c->token = weft_gen_carve(&steps, drawn_bytes(gen, n));
@@ -237,7 +241,7 @@ static void add_member(struct weft_access_list *access,
     if (k == 0)
         weft_access_list_add(access, tiles->status, WEFT_WRITE);
     weft_access_list_add_weights(access, shape, &task->members.layers, range,
-                                 fwd);
+                                 weft_all_blocks(shape), fwd);
     if (k == 0)
         weft_access_list_add_optional(access, tiles->steps, WEFT_WRITE);
 }

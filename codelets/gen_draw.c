@@ -12,7 +12,8 @@
 
 size_t weft_gen_drawn_bytes(int32_t n_slots)
 {
-    return (size_t) n_slots * (sizeof(int32_t) + sizeof(float));
+    return (size_t) n_slots * (sizeof(int32_t) + sizeof(float))
+         + sizeof(int32_t);
 }
 
 size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
@@ -50,6 +51,7 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     int32_t *token = weft_take(&take);
     int64_t v = shape->vocab;
     int32_t n = b->n_targets;
+    *weft_gen_drawn_failed(token, args->n_slots) = 0;
     float *logits = weft_take(&take);
     for (int i = 1; i < args->join.n_parts; i++) {
         const float *from = weft_take(&take);
@@ -100,12 +102,18 @@ static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
     const struct draw_args *args = args_;
     weft_assert(n_buf == 4);
     const struct weft_batch *b = buf[0];
-    const int32_t *token = buf[1];
+    int32_t *token = buf[1];
     const float *logp = weft_gen_drawn_logp(buf[1], args->n_slots);
     struct weft_gen_view view = weft_gen_view_of(buf[2]);
     struct weft_gen_status *status = buf[3];
     const int32_t *index = weft_batch_at(b, b->target);
     int rc = 0;
+    if (b->n_rows > 0 && *weft_gen_drawn_failed(token, args->n_slots))
+        rc = weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
+                          "the GPUs of a tp group waited for one another "
+                          "in vain: one has failed, or was busy for more "
+                          "than a minute; what the run says before may "
+                          "tell which");
     for (int32_t i = 0; i < b->n_targets && !rc; i++)
         rc = weft_gen_put(&view, &args->gen, index[i], token[i], logp[i],
                           weft_exec_err(x));

@@ -22,12 +22,14 @@ size_t weft_gen_step_bytes(const struct weft_gen_args *gen, int32_t n_slots,
     return layout.bytes;
 }
 
-/* A task of a model's only stage has the steps of a chunk. A shorter one has
+/* A task that has the whole model has the steps of a chunk. A shorter one has
  * the memory of the longest, or its graphs would be others. */
-static int32_t most_steps(const struct weft_stage_layers *layers,
+static int32_t most_steps(const struct weft_shape *shape,
+                          const struct weft_stage_layers *layers,
+                          struct weft_range range,
                           const struct weft_gen_args *gen)
 {
-    return layers->is_first && layers->is_last
+    return layers->is_first && layers->is_last && range.n == shape->n_blocks
              ? weft_max32(gen->n_steps, gen->most_steps)
              : 1;
 }
@@ -39,11 +41,12 @@ struct sizes {
 
 static struct sizes sizes_of(const struct weft_shape *shape,
                              const struct weft_stage_layers *layers,
+                             struct weft_range range,
                              const struct weft_gen_args *gen, int32_t n_slots,
                              size_t step_bytes)
 {
     struct weft_gpu_pass pass = {.shape = shape,
-                                 .range = {0, shape->n_blocks},
+                                 .range = range,
                                  .n_rows = n_slots + gen->prefill_tokens,
                                  .n_runs = n_slots,
                                  .n_targets = n_slots};
@@ -55,8 +58,9 @@ static struct sizes sizes_of(const struct weft_shape *shape,
         .scratch = weft_gpu_scratch_bytes(&pass)};
     if (!layers->is_last)
         return s;
-    size_t n_steps = (size_t) most_steps(layers, gen);
-    s.logits = aligned(n * (size_t) shape->vocab * sizeof(float));
+    size_t n_steps = (size_t) most_steps(shape, layers, range, gen);
+    if (range.n == shape->n_blocks) /* or they are for the others, too */
+        s.logits = aligned(n * (size_t) shape->vocab * sizeof(float));
     s.drawn = aligned(n * 4);
     s.all_drawn = aligned(n_steps * n * 4);
     s.sampling = aligned(weft_gen_draw_scratch_bytes(shape, gen, n_slots));
@@ -71,10 +75,11 @@ static size_t sum_of(const struct sizes *s)
 
 size_t weft_gen_scratch_bytes(const struct weft_shape *shape,
                               const struct weft_stage_layers *layers,
+                              struct weft_range range,
                               const struct weft_gen_args *gen,
                               int32_t n_slots, int32_t max_total)
 {
-    struct sizes s = sizes_of(shape, layers, gen, n_slots,
+    struct sizes s = sizes_of(shape, layers, range, gen, n_slots,
                               weft_gen_step_bytes(gen, n_slots, max_total));
     return sum_of(&s);
 }
@@ -99,7 +104,8 @@ static uint64_t key_of(const struct weft_gen_gpu *g)
         weft_hash64(&gen->sampling.top_p, sizeof(float)),
         (uint64_t) gen->sampling.top_k,
         (uint64_t) gen->prefill_tokens,
-        (uint64_t) most_steps(&g->weights.layers, gen)};
+        weft_hash64(g->group.of, sizeof g->group.of),
+        (uint64_t) most_steps(g->shape, &g->weights.layers, g->range, gen)};
     return weft_hash64(part, sizeof part);
 }
 
@@ -107,7 +113,7 @@ int weft_gen_gpu_open(struct weft_gen_gpu *g, struct weft_exec *x)
 {
     const struct weft_shape *shape = g->shape;
     const struct weft_stage_layers *layers = &g->weights.layers;
-    struct sizes size = sizes_of(shape, layers, g->gen, g->n_slots,
+    struct sizes size = sizes_of(shape, layers, g->range, g->gen, g->n_slots,
                                  g->step_bytes);
     char *at = weft_exec_scratch_gpu(x, sum_of(&size));
     if (!at)
@@ -117,14 +123,16 @@ int weft_gen_gpu_open(struct weft_gen_gpu *g, struct weft_exec *x)
     g->batch = weft_gen_carve(&at, size.batch);
     g->x = weft_gen_carve(&at, size.x);
     g->logits = weft_gen_carve(&at, size.logits);
+    if (g->group.n > 1)
+        g->logits = g->group.of[g->group.k].logits;
     g->token = weft_gen_carve(&at, size.drawn);
     g->logp = weft_gen_carve(&at, size.drawn);
     g->tokens = weft_gen_carve(&at, size.all_drawn);
     g->logps = weft_gen_carve(&at, size.all_drawn);
     g->sampling = weft_gen_carve(&at, size.sampling);
     g->scratch = at;
-    g->kv.page_bytes = weft_k_part_kv_page_bytes(
-        shape, weft_all_blocks(shape), layers->end - layers->first);
+    g->kv.page_bytes = weft_k_part_kv_page_bytes(shape, g->range,
+                                                 layers->end - layers->first);
     g->key = key_of(g);
     return 0;
 }
@@ -170,18 +178,37 @@ static void take_drawn(const struct weft_gen_gpu *g,
 static void layers(const struct weft_gen_gpu *g, const struct rows *rows)
 {
     const struct weft_stage_layers *l = &g->weights.layers;
-    if (l->is_first)
+    bool alone = g->group.n == 1;
+    if (l->is_first && alone)
         weft_k_embed_cuda(g->stream, g->shape,
                           (const void *const *) g->weights.embed,
                           rows->batch.n_rows, rows->batch.token, g->x);
+    else if (l->is_first)
+        weft_gen_group_embed(g, &rows->batch);
     for (int32_t i = l->first; i < l->end; i++) {
         struct weft_k_layer weights = weft_gang_layer(&g->weights, i);
-        weft_k_layer_forward_cuda(g->stream, g->shape, &weights, i - l->first,
-                                  &rows->batch, &g->kv, g->x, g->x, NULL,
-                                  g->scratch);
+        if (alone)
+            weft_k_layer_forward_cuda(g->stream, g->shape, &weights,
+                                      i - l->first, &rows->batch, &g->kv,
+                                      g->x, g->x, NULL, g->scratch);
+        else
+            weft_gen_group_layer(g, &weights, i - l->first, &rows->batch);
     }
 }
 
+static void logits(const struct weft_gen_gpu *g, const struct weft_batch *b,
+                   int32_t n)
+{
+    const int32_t *row = weft_batch_at(g->batch, b->row);
+    if (g->group.n > 1)
+        weft_gen_group_logits(g, n, row);
+    else
+        weft_k_head_logits_cuda(g->stream, g->shape, g->range,
+                                &g->weights.head, n, row, g->x, g->logits,
+                                g->scratch);
+}
+
+/* The first member of a group has all logits, and draws. */
 static void draw(const struct weft_gen_gpu *g, const struct weft_batch *b,
                  int32_t n)
 {
@@ -193,15 +220,15 @@ static void draw(const struct weft_gen_gpu *g, const struct weft_batch *b,
                                             .logp = g->logp,
                                             .tokens = g->tokens,
                                             .logps = g->logps};
-    if (n > 0) {
-        weft_k_head_logits_cuda(
-            g->stream, shape, weft_all_blocks(shape), &g->weights.head, n,
-            weft_batch_at(g->batch, b->row), g->x, g->logits, g->scratch);
+    if (n > 0)
+        logits(g, b, n);
+    if (g->group.k > 0)
+        return;
+    if (n > 0)
         weft_k_sample_cuda(g->stream, shape, &gen->sampling, gen->n_stop,
                            gen->stop, n, g->logits, shape->vocab,
                            weft_batch_at(g->batch, b->key), g->token, g->logp,
                            g->sampling);
-    }
     weft_k_step_end_cuda(g->stream, g->steps, &drawn, g->again);
 }
 
@@ -211,7 +238,7 @@ static void put_kernels(const struct weft_gen_gpu *g,
                         const struct weft_batch *b, const struct rows *rows)
 {
     weft_k_step_begin_cuda(g->stream, g->steps, g->step_bytes, g->batch);
-    if (!g->passed)
+    if (g->has_chunk)
         take_drawn(g, b, rows);
     layers(g, rows);
     if (g->weights.layers.is_last)
@@ -225,7 +252,8 @@ static bool capture(const struct weft_gen_gpu *g, const struct weft_batch *b,
                     const struct rows *rows, bool is_loop,
                     struct weft_gen_graph *out)
 {
-    int64_t n, most = weft_gen_graph_nodes(g->shape, &g->weights.layers);
+    int64_t n,
+        most = weft_gen_graph_nodes(g->shape, &g->weights.layers, g->range);
     struct weft_gen_gpu kept = *g;
     struct weft_k_capture capture;
     weft_exec_begin_capture();
@@ -254,7 +282,7 @@ static void make_graph(struct weft_gen_gpu *g, const struct weft_batch *b,
                        const struct rows *rows, struct weft_gen_graph *out)
 {
     struct weft_gen_graphs *graphs = g->gen->graphs;
-    if (!g->passed && !graphs->has_no_loops) {
+    if (g->has_chunk && !graphs->has_no_loops) {
         if (capture(g, b, rows, true, out))
             return;
         weft_warn("CUDA makes no graph of a loop here: each decode step is a "
@@ -264,14 +292,20 @@ static void make_graph(struct weft_gen_gpu *g, const struct weft_batch *b,
     g->has_failed = !capture(g, b, rows, false, out);
 }
 
+static struct weft_gen_graph *graph_of(const struct weft_gen_gpu *g,
+                                       const struct rows *rows)
+{
+    const uint64_t part[] = {g->key, (uint64_t) rows->n_targets};
+    return weft_gen_graph_of(g->gen->graphs, rows->n_targets,
+                             weft_hash64(part, sizeof part));
+}
+
 /* A graph is made when a step has run once without one: then nothing in it is
  * chosen or loaded any more. */
 static void put_graph(struct weft_gen_gpu *g, const struct weft_batch *b,
                       const struct rows *rows, int32_t n_steps)
 {
-    const uint64_t part[] = {g->key, (uint64_t) rows->n_targets};
-    struct weft_gen_graph *graph = weft_gen_graph_of(
-        g->gen->graphs, rows->n_targets, weft_hash64(part, sizeof part));
+    struct weft_gen_graph *graph = graph_of(g, rows);
     if (!graph->has_run) {
         put_kernels(g, b, rows);
         graph->has_run = true;
@@ -299,14 +333,41 @@ static void pass(const struct weft_gen_gpu *g, float *to, const float *from,
     weft_k_copy_cuda(g->stream, to, from, n * sizeof(float));
 }
 
+static void open_cache(struct weft_gen_gpu *g, const struct weft_batch *b)
+{
+    g->kv.page = weft_batch_at(g->batch, b->page);
+    g->kv.pages_per_slot = b->pages_per_slot;
+}
+
+int weft_gen_gpu_prepare(struct weft_gen_gpu *g, int32_t step,
+                         struct weft_exec *x)
+{
+    const struct weft_batch *b = weft_gen_gpu_step(g, step);
+    const struct rows rows = rows_of(g, b);
+    struct weft_gen_graphs *graphs = g->gen->graphs;
+    if (!graphs->has_products) {
+        int rc = weft_k_choose_products_cuda(g->shape, true, false,
+                                             weft_exec_err(x));
+        if (rc)
+            return rc;
+    }
+    graphs->has_products = true;
+    if (!weft_gen_is_decode(b))
+        return 0;
+    struct weft_gen_graph *graph = graph_of(g, &rows);
+    open_cache(g, b);
+    if (graph->has_run && !graph->graph && !graph->is_large)
+        make_graph(g, b, &rows, graph);
+    return 0;
+}
+
 void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end)
 {
     const struct weft_batch *b = weft_gen_gpu_step(g, first);
     const struct weft_stage_layers *l = &g->weights.layers;
     const struct rows rows = rows_of(g, b);
-    weft_assert(!g->passed || end - first == 1);
-    g->kv.page = weft_batch_at(g->batch, b->page);
-    g->kv.pages_per_slot = b->pages_per_slot;
+    weft_assert(g->has_chunk || end - first == 1);
+    open_cache(g, b);
     weft_gen_copy_pages(g->stream, b->n_copies, weft_batch_at(b, b->copy),
                         &g->kv, 0, g->kv.page_bytes);
     weft_k_steps_cuda(g->stream, g->step, first, end, g->steps);
@@ -317,7 +378,11 @@ void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end)
     else
         for (int32_t i = first; i < end; i++)
             put_kernels(g, b, &rows);
-    if (!l->is_last)
+    if (!l->is_last && g->group.n > 1)
+        weft_k_spoil_cuda(g->stream, g->group.of[g->group.k].meetings,
+                          rows.batch.n_rows * (int64_t) g->shape->hidden,
+                          g->x);
+    if (!l->is_last && g->group.k == 0)
         pass(g, g->passed, g->x, &rows);
 }
 
@@ -330,6 +395,17 @@ void weft_gen_gpu_get(const struct weft_gen_gpu *g, int32_t first,
         return;
     weft_k_get_cuda(g->stream, token + at, g->tokens + at, bytes);
     weft_k_get_cuda(g->stream, logp + at, g->logps + at, bytes);
+}
+
+void weft_gen_gpu_get_step(const struct weft_gen_gpu *g, int32_t *drawn)
+{
+    int32_t *has_failed = weft_gen_drawn_failed(drawn, g->n_slots);
+    weft_gen_gpu_get(g, 0, 1, drawn, weft_gen_drawn_logp(drawn, g->n_slots));
+    *has_failed = 0;
+    if (g->group.n > 1)
+        weft_k_get_cuda(g->stream, has_failed,
+                        &g->group.of[g->group.k].meetings->has_failed,
+                        sizeof *has_failed);
 }
 
 #endif

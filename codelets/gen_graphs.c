@@ -76,31 +76,41 @@ struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
  * (tests/kern/test_layer_cuda counts a layer's). A product is
  * two where columns may be left over from panels (f32). */
 int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
-                             const struct weft_stage_layers *layers)
+                             const struct weft_stage_layers *layers,
+                             struct weft_range range)
 {
     enum {
         LAYER = 5,     /* rows and norm; q, k, v; two sums; SwiGLU */
         ATTENTION = 2, /* and its join */
         HEAD = 2 + 4,  /* norm and rows; draws */
-        STEP = 4 /* what it is told; tokens before it, embedded; its own */
+        STEP = 4, /* what it is told; tokens before it, embedded; its own */
+        /* Of a group: a norm, and for each sum a meeting and the members'
+         * roots' sum, of which a member may have several. */
+        GROUP_LAYER = 1 + 2 * 2 + 2 * (WEFT_MAX_ROOTS - 1),
+        GROUP = 2 + 1 /* meetings; what is selected of all rows */
     };
     int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;
     int32_t n_blocks = shape->n_blocks, n_kv = shape->n_kv_heads;
+    bool is_group = range.n < n_blocks;
     /* one launch if all KV heads are read alike */
     bool alike = n_kv % n_blocks == 0 || n_blocks % n_kv == 0;
-    for (int32_t t = 0; t < n_blocks; t++)
+    for (int32_t t = range.first; t < weft_range_end(range); t++)
         heads += shape->block[t].n_kv;
-    int64_t layer = LAYER + 4 * n_blocks * product
-                  + ATTENTION * (alike ? 1 : heads);
-    int64_t head = layers->is_last ? HEAD + n_blocks * product : 0;
+    int64_t layer = LAYER + 4 * range.n * product
+                  + ATTENTION * (alike ? 1 : heads)
+                  + (is_group ? GROUP_LAYER : 0);
+    int64_t head = layers->is_last ? HEAD + range.n * product : 0;
+    if (is_group) /* the first member copies the others' logits */
+        head += GROUP + (layers->is_last ? n_blocks - range.n : 0);
     return (layers->end - layers->first) * layer + head + STEP;
 }
 
 size_t weft_gen_graphs_bytes(const struct weft_shape *shape,
                              const struct weft_stage_layers *layers,
-                             int32_t n_slots)
+                             struct weft_range range, int32_t n_slots)
 {
     size_t one = GRAPH_BYTES
-               + (size_t) weft_gen_graph_nodes(shape, layers) * NODE_BYTES;
+               + (size_t) weft_gen_graph_nodes(shape, layers, range)
+                     * NODE_BYTES;
     return (size_t) (index_of(n_slots) + 1) * one;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decode step in a stage of an instance that has several, on a GPU or on CPU
- * devices of one place: one task of each member, for all layers of the stage.
- * The rows of the step are planned before the first stage (gen_step.c), and
- * pass from stage to stage as a tile, which the first member has; the last
- * stage draws. CPU devices put what they draw into the state; a GPU's task ends
- * on its stream, and gen_settle follows.
+ * A decode step in a stage, on GPUs or on CPU devices of one place: one task of
+ * each member, for all layers of the stage. The rows of the step are planned
+ * before the first stage (gen_step.c), and pass from stage to stage as a tile,
+ * which the first member has; the last stage draws. CPU devices put what they
+ * draw into the state; a GPU's task ends on its stream, and gen_settle follows.
+ * What several GPUs do there is in gen_group_gpu.c.
  */
 #include <string.h>
 
@@ -17,7 +17,8 @@ struct gen_stage_args {
     const struct weft_shape *shape;
     struct weft_gen_args gen;
     struct weft_gang_ranges members;
-    int32_t n_slots;
+    int32_t n_slots, most_rows;
+    bool on_gpus, passes; /* rows from stage to stage */
 };
 
 /* In the first member's scratch memory. */
@@ -135,7 +136,7 @@ static int gen_stage_cpu(const void *args_, void *const buf[], int n_buf,
     struct weft_gen_state *state = last ? weft_take(&take) : NULL;
     struct weft_gen_status *status = last ? weft_take(&take) : NULL;
     weft_gang_take_weights(&take, s.args->shape, layers, s.member.range,
-                           &s.weights);
+                           weft_all_blocks(s.args->shape), &s.weights);
     weft_take_end(&take);
     int rc = compute(&s, x, state);
     if (last) {
@@ -145,33 +146,81 @@ static int gen_stage_cpu(const void *args_, void *const buf[], int n_buf,
     return rc;
 }
 
+/* What a GPU's member tells the others, in its scratch memory. */
+struct told {
+    void *exchange;                 /* NULL: it is alone */
+    const struct weft_batch *batch; /* the first one's, as is what passes */
+    float *passed;
+};
+
+/* Takes a member's buffers but those of g; drawn: NULL where it draws none. */
+static struct told take_stage(const struct gen_stage_args *args, int k,
+                              struct weft_take *take, struct weft_gen_gpu *g,
+                              int32_t **drawn_out)
+{
+    const struct weft_stage_layers *layers = &args->members.layers;
+    bool is_group = args->members.n > 1;
+    struct told mine = {.batch = k == 0 ? weft_take(take) : NULL};
+    g->kv.arena = weft_take(take);
+    mine.exchange = is_group ? weft_take(take) : NULL;
+    mine.passed = k == 0 && args->passes ? weft_take(take) : NULL;
+    *drawn_out = k == 0 && layers->is_last ? weft_take(take) : NULL;
+    weft_gang_take_weights(take, args->shape, layers, g->range, g->range,
+                           &g->weights);
+    weft_take_end(take);
+    return mine;
+}
+
+/* Learns what all have told. false: a member has failed, or *rc says what. */
+static bool tell(struct weft_gen_gpu *g, const struct gen_stage_args *args,
+                 int k, const struct told *mine, struct weft_exec *exec,
+                 int *rc)
+{
+    void *exchange[WEFT_MAX_BLOCKS];
+    struct told *told = weft_exec_scratch(exec, sizeof *told);
+    if (!told)
+        *rc = WEFT_ENOMEM;
+    if (*rc)
+        return false;
+    *told = *mine;
+    weft_exec_shared(exec)[k] = told;
+    if (!weft_exec_meet(exec))
+        return false;
+    for (int32_t i = 0; i < args->members.n; i++)
+        exchange[i] = ((struct told *) weft_exec_shared(exec)[i])->exchange;
+    told = weft_exec_shared(exec)[0];
+    g->step = (const char *) told->batch;
+    g->step_bytes = told->batch->bytes;
+    g->passed = told->passed;
+    weft_gen_group_open(g, &args->members, k, args->most_rows, exchange);
+    return true;
+}
+
+/* All that may keep others waiting comes before the members' last meeting;
+ * then they only launch (gen_group_gpu.c). */
 static int gen_stage_cuda(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *exec)
 {
     const struct gen_stage_args *args = args_;
-    const struct weft_stage_layers *layers = &args->members.layers;
+    int k = weft_exec_member(exec), rc = 0;
     struct weft_take take = {buf, n_buf, 0};
-    const struct weft_batch *b = weft_take(&take);
     struct weft_gen_gpu g = {.shape = args->shape,
                              .gen = &args->gen,
                              .n_slots = args->n_slots,
-                             .step = (const char *) b,
-                             .step_bytes = b->bytes,
-                             .kv.arena = weft_take(&take),
-                             .passed = weft_take(&take)};
-    void *drawn = layers->is_last ? weft_take(&take) : NULL;
-    weft_gang_take_weights(&take, args->shape, layers,
-                           weft_all_blocks(args->shape), &g.weights);
-    weft_take_end(&take);
-    if (b->n_rows == 0)
-        return 0;
-    int rc = weft_gen_gpu_open(&g, exec);
-    if (rc)
+                             .range = args->members.range[k]};
+    int32_t *drawn;
+    const struct told mine = take_stage(args, k, &take, &g, &drawn);
+    if (!tell(&g, args, k, &mine, exec, &rc) || weft_gen_gpu_is_idle(&g))
+        return rc;
+    rc = weft_gen_gpu_open(&g, exec);
+    if (!rc)
+        rc = weft_gen_gpu_prepare(&g, 0, exec);
+    if (rc || g.has_failed || !weft_exec_meet(exec))
         return rc;
     weft_gen_gpu_put(&g, 0, 1);
     if (drawn)
-        weft_gen_gpu_get(&g, 0, 1, drawn,
-                         weft_gen_drawn_logp(drawn, args->n_slots));
+        weft_gen_gpu_get_step(&g, drawn);
+    weft_gen_group_close(&g);
     return weft_gpu_end(exec); /* has_failed: the runtime says what */
 }
 
@@ -182,35 +231,45 @@ WEFT_CODELET_2(gen_last_stage, 0x9ccc65, gen_stage_cpu, gen_stage_cuda)
 /* What a member uses; the first one has the rows, and what is drawn. */
 static void add_member(struct weft_access_list *access,
                        const struct gen_stage_args *args, int32_t k,
-                       const struct weft_params *fwd,
                        const struct weft_gen_stage_tiles *tiles)
 {
     const struct weft_stage_layers *layers = &args->members.layers;
+    struct weft_range range = args->members.range[k];
     weft_access_list_init(access);
-    weft_access_list_add(access, tiles->batch, WEFT_READ);
+    if (k == 0 || !args->on_gpus)
+        weft_access_list_add(access, tiles->batch, WEFT_READ);
     weft_access_list_add(access, tiles->arena[k], WEFT_READ_WRITE);
+    weft_access_list_add_optional(access, tiles->of[k].exchange,
+                                  WEFT_READ_WRITE);
     if (k == 0)
-        weft_access_list_add(access, tiles->x,
-                             layers->is_first ? WEFT_WRITE : WEFT_READ_WRITE);
+        weft_access_list_add_optional(access, tiles->x,
+                                      layers->is_first ? WEFT_WRITE
+                                                       : WEFT_READ_WRITE);
     if (k == 0 && layers->is_last
         && !weft_access_list_add_optional(access, tiles->drawn, WEFT_WRITE)) {
         weft_access_list_add(access, tiles->state, WEFT_READ_WRITE);
         weft_access_list_add(access, tiles->status, WEFT_READ_WRITE);
     }
-    weft_access_list_add_weights(access, args->shape, layers,
-                                 args->members.range[k], fwd);
+    weft_access_list_add_weights(access, args->shape, layers, range,
+                                 args->on_gpus ? range
+                                               : weft_all_blocks(args->shape),
+                                 tiles->of[k].fwd);
 }
 
 void weft_insert_gen_stage(struct weft_seq *seq,
                            const struct weft_members *members,
                            const struct weft_shape *shape,
-                           const struct weft_params *fwd,
                            const struct weft_gen_args *gen, int32_t n_slots,
                            const struct weft_gen_stage_tiles *tiles)
 {
     const struct weft_stage_layers *layers = &members->layers;
-    struct gen_stage_args args = {shape, *gen, weft_gang_ranges_of(members),
-                                  n_slots};
+    struct gen_stage_args args = {.shape = shape,
+                                  .gen = *gen,
+                                  .members = weft_gang_ranges_of(members),
+                                  .n_slots = n_slots,
+                                  .most_rows = tiles->most_rows,
+                                  .on_gpus = tiles->of[0].graphs != NULL,
+                                  .passes = tiles->x != NULL};
     struct weft_work_rows rows = weft_tile_rows(tiles->batch);
     if (!weft_seq_is_here(seq, &members->where[0]))
         return;
@@ -218,7 +277,8 @@ void weft_insert_gen_stage(struct weft_seq *seq,
     weft_insert_members(seq, members);
     for (int32_t k = 0; k < members->n; k++) {
         struct weft_access_list access;
-        add_member(&access, &args, k, fwd, tiles);
+        add_member(&access, &args, k, tiles);
+        args.gen.graphs = tiles->of[k].graphs;
         if (gen->step)
             access.work = weft_work_steps(shape, members->range[k],
                                           layers->end - layers->first,

@@ -46,13 +46,21 @@ struct weft_gen_args {
  * memory. */
 struct weft_gen_graphs *weft_gen_graphs_create(int32_t n_slots);
 void weft_gen_graphs_free(struct weft_gen_graphs *graphs); /* NULL: nothing */
-/* What all of them take of a GPU's memory, at the most. */
+/* What all of them take of a GPU's memory, at the most. range: its blocks; not
+ * all of the model's: it is a member of a tp group. */
 size_t weft_gen_graphs_bytes(const struct weft_shape *shape,
                              const struct weft_stage_layers *layers,
-                             int32_t n_slots);
+                             struct weft_range range, int32_t n_slots);
 /* The most kernels that a graph has. */
 int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
-                             const struct weft_stage_layers *layers);
+                             const struct weft_stage_layers *layers,
+                             struct weft_range range);
+/* What a GPU in a tp group has for the others, which read it, of at most so
+ * many rows in a step. */
+size_t weft_gen_exchange_bytes(const struct weft_shape *shape,
+                               const struct weft_stage_layers *layers,
+                               struct weft_range range, int64_t n_rows,
+                               int32_t n_slots);
 
 struct weft_gen_admit {
     int32_t slot, sample, n_prompt, limit;
@@ -76,23 +84,31 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
                            const struct weft_gen_tiles *tiles);
-/* Of a decode step in a stage. state, status: of the last stage's on CPU
- * devices. drawn: of it on a GPU, class samples, weft_gen_drawn_bytes();
- * otherwise NULL. */
+/* Of a decode step in a stage, and what its members have; x NULL: they are
+ * GPUs, and the model has no other stage. state, status: of the last stage's on
+ * CPU devices. drawn: of it on a GPU, class samples, weft_gen_drawn_bytes();
+ * otherwise NULL. exchange: of several GPUs, weft_gen_exchange_bytes(), which
+ * stays for all steps; otherwise NULL. */
 struct weft_gen_stage_tiles {
     struct weft_tile *batch, *x;
     struct weft_tile *const *arena; /* by member, of its blocks */
     struct weft_tile *state, *status, *drawn;
+    int32_t most_rows; /* of a step, for which exchange has room */
+    struct {
+        const struct weft_params *fwd;
+        struct weft_tile *exchange;
+        struct weft_gen_graphs *graphs;
+    } of[WEFT_MAX_BLOCKS];
 };
 /* The same of one step, whose rows are in batch (weft_insert_gen_begin()), in
  * one stage: x (RW, or W in the first stage) passes the stage's layers, and the
  * last one draws the tokens: on a GPU into drawn (W), for
  * weft_insert_gen_settle(). status (RW) is complete after the chunk's last
- * step. */
+ * step. Members that are GPUs may use one another's memory; their tasks may
+ * have ended before others have read what is in `exchange`. */
 void weft_insert_gen_stage(struct weft_seq *seq,
                            const struct weft_members *members,
                            const struct weft_shape *shape,
-                           const struct weft_params *fwd,
                            const struct weft_gen_args *args, int32_t n_slots,
                            const struct weft_gen_stage_tiles *tiles);
 /* Of a planned step (struct weft_batch), and of a chunk's with what they
@@ -105,6 +121,7 @@ size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
  * tiles. */
 size_t weft_gen_scratch_bytes(const struct weft_shape *shape,
                               const struct weft_stage_layers *layers,
+                              struct weft_range range,
                               const struct weft_gen_args *args,
                               int32_t n_slots, int32_t max_total);
 /* Puts every slot where it has read `context` tokens but the last, of texts

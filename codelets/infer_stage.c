@@ -89,7 +89,7 @@ static int infer_stage_cpu(const void *args_, void *const buf[], int n_buf,
     struct weft_gang_member *m = &c.member;
     weft_gang_member_init(exec, c.args->shape, &c.args->members, m);
     weft_gang_take_weights(&take, c.args->shape, layers, m->range,
-                           &c.weights);
+                           weft_all_blocks(c.args->shape), &c.weights);
     c.batch = weft_take(&take);
     c.targets = weft_batch_targets(c.batch);
     struct weft_k_batch batch = weft_batch_view(c.batch);
@@ -139,7 +139,8 @@ void weft_insert_infer_stage(struct weft_seq *seq,
         bool values = k == 0 && layers->is_last && shape->scalar_head;
         struct weft_access_list access;
         weft_access_list_init(&access);
-        weft_access_list_add_weights(&access, shape, layers, range, fwd);
+        weft_access_list_add_weights(&access, shape, layers, range,
+                                     weft_all_blocks(shape), fwd);
         weft_access_list_add(&access, batch, WEFT_READ);
         if (k == 0)
             weft_access_list_add(

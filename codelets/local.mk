@@ -14,6 +14,7 @@ codelets_sources = \
 	%D%/gen_chunk.c %D%/gen_chunk_gpu.c \
 	%D%/gen_gpu.c %D%/gen_gpu.h \
 	%D%/gen_graphs.c \
+	%D%/gen_group_gpu.c \
 	%D%/gen_draw.c \
 	%D%/gen_pages.c %D%/gen_pages.h \
 	%D%/gen_prefix.c \

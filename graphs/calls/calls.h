@@ -328,11 +328,11 @@ void weft_g_step_end(struct weft_g_step *step, struct weft_g_stats *stats_out,
 
 /* ---- Generation ------------------------------------------------------- */
 
-/* The CUDA graphs of a stage's decode steps, and their memory, which is
- * reserved. */
+/* The CUDA graphs of a member's decode steps, and their memory, which is
+ * reserved; what it has for the others of a tp group, or NULL. */
 struct weft_g_decode_graphs {
     struct weft_gen_graphs *of;
-    struct weft_tile *memory;
+    struct weft_tile *memory, *exchange;
 };
 
 /* An instance generates on a replica of the actor, with slots of its own. A
@@ -344,7 +344,7 @@ struct weft_g_instance {
     struct weft_tile *state;
     struct weft_tile *status[2]; /* of even and odd chunks */
     struct weft_tile **arena;    /* (pp, tp) */
-    /* (pp) where each stage is a GPU; NULL: they are not */
+    /* (pp, tp) where members are GPUs that have a step as a task; else NULL */
     struct weft_g_decode_graphs *graphs;
     int64_t n_chunks; /* submitted so far */
     bool freed;       /* it takes no more samples, others generate the rest */
@@ -358,19 +358,23 @@ struct weft_g_generate {
     int32_t call; /* its tasks' number in the dataflow graph; 0 until set */
     int32_t first_chain; /* of its instances', where others generate, too */
     int32_t n_instances, n_slots, max_total;
-    int32_t n_pages; /* of an instance's KV cache */
+    int32_t prefill_tokens; /* of a step, at most */
+    int32_t n_pages;        /* of an instance's KV cache */
     struct weft_g_instance *instance;
 };
 
 /* Creates the tiles of the instances of `layout`: at most max_instances, with
  * n_slots slots each, and a KV cache of kv_blocks pages; 0: as many as the
- * slots' longest texts need together. The caller must then clear their states
+ * slots' longest texts need together. prefill_tokens: the most that a chunk's
+ * arguments have. The caller must then clear their states
  * (weft_gen_state_clear()). Errors: WEFT_EINVAL when one text needs more. */
 int weft_g_generate_init(const struct weft_g_model *model,
                          const struct weft_g_layout *layout,
                          int32_t max_instances, int32_t n_slots,
-                         int32_t max_total, int32_t kv_blocks,
-                         struct weft_g_generate *out, struct weft_err *err);
+                         int32_t max_total, int32_t prefill_tokens,
+                         int32_t kv_blocks, struct weft_g_generate *out,
+                         struct weft_err *err);
+/* When its tasks have ended. */
 void weft_g_generate_release(struct weft_g_generate *gen);
 /* How many instances a layout has for n samples. */
 int32_t weft_g_generate_instances(const struct weft_g_layout *layout,

@@ -8,8 +8,10 @@
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
  * one for each member of a stage, if these are one device, or CPU devices of one
- * place; else each member has tasks for its parts of every layer. There are as
- * many instances as stages, so that every stage has work.
+ * place, or GPUs of a rank that may use one another's memory (these have the
+ * tasks of every step with one stage, too); else each member has tasks for its
+ * parts of every layer. There are as many instances as stages, so that every
+ * stage has work.
  */
 #include <stdlib.h>
 
@@ -150,6 +152,9 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
     weft_g_gang_model(pass, stage, s->view->fwd);
     for (int32_t k = 0; k < tp; k++)
         weft_gang_tile(pass->rt, s->instance->arena[stage->index * tp + k]);
+    for (int32_t k = 0; k < tp && s->gen->layout.is_gpu_gang; k++)
+        weft_gang_tile(pass->rt,
+                       s->instance->graphs[stage->index * tp + k].exchange);
     weft_g_gang_value(pass, stage, batch);
     weft_g_gang_value(pass, stage, x);
     if (stage->is_last) {
@@ -158,12 +163,19 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
     }
 }
 
-/* The arguments of tasks that may have graphs. */
-static struct weft_gen_args args_of(const struct step *s, int32_t stage)
+/* What each member of a stage has. */
+static void list_members(const struct step *s,
+                         const struct weft_g_stage *stage,
+                         struct weft_gen_stage_tiles *out)
 {
-    struct weft_gen_args args = *s->args;
-    args.graphs = s->instance->graphs ? s->instance->graphs[stage].of : NULL;
-    return args;
+    const struct weft_g_decode_graphs *graphs = s->instance->graphs;
+    for (int32_t k = 0; k < stage->n; k++) {
+        out->of[k].fwd = &s->view->fwd[stage->member[k].place];
+        if (!graphs)
+            continue;
+        out->of[k].exchange = graphs[stage->index * stage->n + k].exchange;
+        out->of[k].graphs = graphs[stage->index * stage->n + k].of;
+    }
 }
 
 /* All of a stage as one task of each member. */
@@ -172,19 +184,19 @@ static void by_gang(struct step *s, const struct weft_g_stage *stage,
                     const struct weft_g_value *x)
 {
     const struct weft_g_pass *pass = &s->pass;
-    const struct weft_gen_args args = args_of(s, stage->index);
     bool draws = stage->is_last && s->gen->layout.on_gpus;
-    const struct weft_gen_stage_tiles tiles = {
+    struct weft_gen_stage_tiles tiles = {
         .batch = batch->at[0],
         .x = x->at[0],
         .arena = s->instance->arena + stage->index * s->gen->layout.plan.tp,
         .state = s->instance->state,
         .status = s->status,
-        .drawn = draws ? drawn_create(s) : NULL};
+        .drawn = draws ? drawn_create(s) : NULL,
+        .most_rows = s->gen->n_slots + s->gen->prefill_tokens};
     struct weft_members members;
+    list_members(s, stage, &tiles);
     weft_g_stage_members(pass, stage, &members);
-    weft_insert_gen_stage(pass->seq, &members, pass->shape,
-                          &s->view->fwd[stage->place[0]], &args,
+    weft_insert_gen_stage(pass->seq, &members, pass->shape, s->args,
                           s->gen->n_slots, &tiles);
     if (draws)
         settle(s, &stage->member[0], batch->at[0], tiles.drawn);
@@ -221,27 +233,41 @@ static void stage_step(struct step *s, const struct weft_g_stage *stage,
     weft_g_gang_end(pass, &gang);
 }
 
+/* Where a stage's rows are: at the places of its members, or where these read
+ * one another's memory at the first one's. */
+static struct weft_g_stage rows_at(const struct step *s,
+                                   const struct weft_g_stage *stage)
+{
+    struct weft_g_stage at = *stage;
+    if (s->gen->layout.is_gpu_gang)
+        at.n_places = 1;
+    return at;
+}
+
 static void through_stages(struct step *s)
 {
     const struct weft_g_pass *pass = &s->pass;
-    struct weft_g_stage stage, before = {.n = 0};
+    struct weft_g_stage stage, at, before = {.n = 0};
     struct weft_g_value x, previous = {{NULL}, {false}}, batch;
     int32_t home = weft_tile_place(s->instance->state);
     for (int32_t i = 0; i < s->gen->layout.plan.pp; i++) {
         weft_g_stage_get(&s->gen->layout, s->instance->dp, i, &stage);
-        weft_g_value_of_tile(pass, s->batch, home, &stage, &batch);
-        if (stage.is_first) {
-            weft_g_value_rows(pass, &stage, "activation", -1, &x);
+        at = rows_at(s, &stage);
+        weft_g_value_of_tile(pass, s->batch, home, &at, &batch);
+        if (stage.is_first && stage.is_last && s->gen->layout.is_gpu_gang) {
+            x = (struct weft_g_value){{NULL}, {false}};
+        } else if (stage.is_first) {
+            weft_g_value_rows(pass, &at, "activation", -1, &x);
         } else {
-            weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
+            weft_g_value_expect(pass, &before, &at, WEFT_MEM_ACTIVATIONS,
                                 weft_g_rows_bytes(pass), &batch, &x);
-            weft_g_value_fetch(pass, &before, &previous, &stage, &x);
+            weft_g_value_fetch(pass, &before, &previous, &at, &x);
         }
         stage_step(s, &stage, &batch, &x);
         weft_g_value_release(&batch);
         weft_g_value_hand_over(&previous, &x);
         previous = x;
-        before = stage;
+        before = at;
     }
     weft_g_value_release(&previous);
 }
@@ -305,7 +331,9 @@ static void chunk_of_one_task(struct step *s, int32_t n_admit,
     const struct weft_g_pass *pass = &s->pass;
     int32_t place = weft_tile_place(s->instance->state);
     struct weft_tile *steps = NULL;
-    const struct weft_gen_args args = args_of(s, 0);
+    struct weft_gen_args args = *s->args;
+    if (s->instance->graphs)
+        args.graphs = s->instance->graphs->of;
     if (gen->layout.on_gpus)
         steps = weft_g_temp(
             pass, "decode steps", WEFT_MEM_SAMPLES, -1,

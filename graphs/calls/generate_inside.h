@@ -16,7 +16,7 @@ WEFT_INLINE bool weft_g_generate_is_one_task(
  * is not. */
 WEFT_INLINE bool weft_g_generate_is_gang(const struct weft_g_layout *layout)
 {
-    return layout->plan.pp > 1 && layout->is_gang;
+    return (layout->plan.pp > 1 && layout->is_gang) || layout->is_gpu_gang;
 }
 
 /* The member of a replica that draws tokens. */

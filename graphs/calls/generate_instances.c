@@ -65,29 +65,57 @@ static int arenas_init(struct weft_g_generate *gen,
     return rc;
 }
 
+static int member_graphs_init(const struct weft_g_generate *gen,
+                              const struct weft_g_stage *stage, int32_t k,
+                              struct weft_g_decode_graphs *out,
+                              struct weft_err *err)
+{
+    const struct weft_g_model *model = gen->model;
+    const struct weft_g_member *m = &stage->member[k];
+    const struct weft_stage_layers layers = weft_g_stage_layers(stage);
+    struct weft_tile_id id = {model->name, "CUDA graphs", 0, -1,
+                              -1,          m->place};
+    out->of = weft_gen_graphs_create(gen->n_slots);
+    if (!out->of)
+        return weft_err_nomem(err, "generation", 1);
+    int rc = weft_tile_reserve(model->rt, &id, WEFT_MEM_ACTIVATIONS,
+                               weft_gen_graphs_bytes(&model->shape, &layers,
+                                                     m->blocks, gen->n_slots),
+                               &out->memory, err);
+    id.kind = "exchange";
+    if (!rc && stage->n > 1)
+        rc = weft_tile_create(
+            model->rt, &id, WEFT_MEM_ACTIVATIONS,
+            weft_gen_exchange_bytes(&model->shape, &layers, m->blocks,
+                                    gen->n_slots + gen->prefill_tokens,
+                                    gen->n_slots),
+            &out->exchange, err);
+    return rc;
+}
+
 static int graphs_init(struct weft_g_generate *gen,
                        struct weft_g_instance *instance, struct weft_err *err)
 {
-    const struct weft_g_model *model = gen->model;
-    int32_t pp = gen->layout.plan.pp;
+    const struct weft_call_plan *plan = &gen->layout.plan;
+    size_t n = (size_t) (plan->pp * plan->tp);
     int rc = 0;
-    instance->graphs = weft_alloc((size_t) pp, sizeof *instance->graphs);
-    for (int32_t s = 0; instance->graphs && s < pp && !rc; s++) {
-        struct weft_g_decode_graphs *graphs = &instance->graphs[s];
-        struct weft_g_stage stage;
-        weft_g_stage_get(&gen->layout, instance->dp, s, &stage);
-        const struct weft_stage_layers layers = weft_g_stage_layers(&stage);
-        struct weft_tile_id id = {model->name, "CUDA graphs", 0, -1,
-                                  -1,          stage.place[0]};
-        graphs->of = weft_gen_graphs_create(gen->n_slots);
-        if (!graphs->of)
-            return weft_err_nomem(err, "generation", 1);
-        rc = weft_tile_reserve(
-            model->rt, &id, WEFT_MEM_ACTIVATIONS,
-            weft_gen_graphs_bytes(&model->shape, &layers, gen->n_slots),
-            &graphs->memory, err);
-    }
-    return instance->graphs ? rc : weft_err_nomem(err, "generation", 1);
+    instance->graphs = weft_alloc(n, sizeof *instance->graphs);
+    if (!instance->graphs)
+        return weft_err_nomem(err, "generation", n);
+    for (int32_t s = 0; s < plan->pp; s++)
+        for (int32_t k = 0; k < plan->tp && !rc; k++) {
+            struct weft_g_stage stage;
+            weft_g_stage_get(&gen->layout, instance->dp, s, &stage);
+            rc = member_graphs_init(gen, &stage, k,
+                                    &instance->graphs[s * plan->tp + k], err);
+        }
+    return rc;
+}
+
+/* Whether members are GPUs whose steps, or chunks of them, are tasks. */
+static bool has_graphs(const struct weft_g_layout *layout)
+{
+    return layout->on_gpus && (layout->is_gang || layout->is_gpu_gang);
 }
 
 static int instance_init(struct weft_g_generate *gen, int32_t i,
@@ -111,7 +139,7 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
         rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES,
                               weft_gen_status_bytes(gen->n_slots),
                               &instance->status[k], err);
-    if (!rc && gen->layout.on_gpus && gen->layout.is_gang)
+    if (!rc && has_graphs(&gen->layout))
         rc = graphs_init(gen, instance, err);
     return rc ? rc : arenas_init(gen, instance, err);
 }
@@ -119,14 +147,17 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
 int weft_g_generate_init(const struct weft_g_model *model,
                          const struct weft_g_layout *layout,
                          int32_t max_instances, int32_t n_slots,
-                         int32_t max_total, int32_t kv_blocks,
-                         struct weft_g_generate *out, struct weft_err *err)
+                         int32_t max_total, int32_t prefill_tokens,
+                         int32_t kv_blocks, struct weft_g_generate *out,
+                         struct weft_err *err)
 {
     int32_t n = weft_g_generate_instances(layout, max_instances);
     int32_t most = weft_gen_most_pages(n_slots, max_total);
     int32_t least = weft_gen_most_pages(1, max_total);
-    *out = (struct weft_g_generate){
-        .model = model, .n_slots = n_slots, .max_total = max_total};
+    *out = (struct weft_g_generate){.model = model,
+                                    .n_slots = n_slots,
+                                    .max_total = max_total,
+                                    .prefill_tokens = prefill_tokens};
     if (kv_blocks > 0 && kv_blocks < least)
         return weft_err_set(err, WEFT_EINVAL,
                             "a KV cache of %d blocks is too small "
@@ -155,10 +186,10 @@ void weft_g_generate_release(struct weft_g_generate *gen)
         for (int32_t k = 0; instance->arena && k < arenas; k++)
             weft_tile_release(instance->arena[k]);
         weft_free(instance->arena);
-        for (int32_t k = 0; instance->graphs && k < gen->layout.plan.pp;
-             k++) {
+        for (int32_t k = 0; instance->graphs && k < arenas; k++) {
             weft_gen_graphs_free(instance->graphs[k].of);
             weft_tile_release(instance->graphs[k].memory);
+            weft_tile_release(instance->graphs[k].exchange);
         }
         weft_free(instance->graphs);
         weft_tile_release(instance->status[0]);
@@ -174,7 +205,7 @@ void weft_g_generate_expect(const struct weft_g_generate *gen,
                             const struct weft_gen_args *args)
 {
     struct weft_g_stage stage;
-    if (!gen->layout.is_gang) {
+    if (!gen->layout.is_gang && !gen->layout.is_gpu_gang) {
         weft_g_pass_expect(pass, &gen->layout, gen->n_slots, false);
         return;
     }
@@ -183,9 +214,11 @@ void weft_g_generate_expect(const struct weft_g_generate *gen,
     for (int32_t i = 0; i < gen->layout.plan.pp; i++) {
         weft_g_stage_get(&gen->layout, 0, i, &stage);
         const struct weft_stage_layers layers = weft_g_stage_layers(&stage);
-        weft_rt_expect_scratch(
-            pass->rt, weft_gen_scratch_bytes(pass->shape, &layers, args,
-                                             gen->n_slots, gen->max_total));
+        for (int32_t k = 0; k < stage.n; k++)
+            weft_rt_expect_scratch(
+                pass->rt, weft_gen_scratch_bytes(
+                              pass->shape, &layers, stage.member[k].blocks,
+                              args, gen->n_slots, gen->max_total));
     }
 }
 

@@ -11,7 +11,7 @@ struct weft_g_job weft_g_job_of(const struct weft_rt *rt)
     int32_t each = weft_rt_devices_per_rank(rt);
     return (struct weft_g_job){devices / each, each,
                                weft_rt_n_places(rt) == devices,
-                               weft_rt_n_gpus(rt)};
+                               weft_rt_n_gpus(rt), weft_rt_gpus_apart(rt)};
 }
 
 int32_t weft_g_job_places_per_rank(const struct weft_g_job *job)
@@ -56,6 +56,18 @@ static bool is_gang(const struct weft_g_layout *l)
             && l->member[i].place
                    == l->member[i / l->plan.tp * l->plan.tp].place;
     return same && (l->plan.tp == 1 || !l->on_gpus);
+}
+
+static bool is_gpu_gang(const struct weft_g_job *job,
+                        const struct weft_g_layout *l)
+{
+    int32_t tp = l->plan.tp, each = weft_g_job_places_per_rank(job);
+    bool near = l->on_gpus && !job->gpus_apart && tp > 1;
+    for (int32_t i = 0; i < n_members(l); i++)
+        near = near
+            && l->member[i].place / each
+                   == l->member[i / tp * tp].place / each;
+    return near;
 }
 
 static void count_elements(const struct weft_shape *shape,
@@ -158,6 +170,7 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
     out->on_gpus = call->mesh.device < job->n_gpus;
     out->any_device = is_any_device(job, out);
     out->is_gang = is_gang(out);
+    out->is_gpu_gang = is_gpu_gang(job, out);
     out->places_per_rank = weft_g_job_places_per_rank(job);
     return places_init(job, out, err);
 }

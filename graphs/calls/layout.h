@@ -31,7 +31,9 @@ struct weft_g_layout {
     bool on_gpus; /* all members are GPUs */
     bool is_gang; /* a stage's members are one device, or CPU devices of one
                         place, which can run as a gang (weft_insert_gang()) */
-    bool any_device; /* members are whole places with one device each: a
+    bool is_gpu_gang; /* they are several GPUs of one rank that may use one
+                         another's memory, which can, too */
+    bool any_device;  /* members are whole places with one device each: a
                         task may run on any device of its place */
 };
 
@@ -40,6 +42,7 @@ struct weft_g_job {
     int32_t n_ranks, n_devices; /* of each rank */
     bool place_per_device;      /* see "Places" in rt/tile.h */
     int32_t n_gpus;             /* of the devices; they come first */
+    bool gpus_apart; /* those of a rank may not use one another's memory */
 };
 struct weft_g_job weft_g_job_of(const struct weft_rt *rt);
 int32_t weft_g_job_places_per_rank(const struct weft_g_job *job);

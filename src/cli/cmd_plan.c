@@ -111,7 +111,7 @@ static int predict(const struct weft_cli_plan_options *o,
     bool gangs = weft_cli_by_gangs(o, plan);
     struct weft_g_job job = {plan->n_nodes, plan->n_devices,
                              config->runtime.place == WEFT_PLACE_DEVICE,
-                             plan->n_gpus};
+                             plan->n_gpus, false};
     int rc = weft_trainer_predict(config, &job, &gangs, 0, plan, err);
     if (!rc && gangs)
         weft_info("memory is counted by instruction of a tp group, which is "

@@ -102,7 +102,7 @@ static int simulate(struct options *o, struct weft_config *config,
     if (!rc) {
         struct weft_g_job job = {plan.n_nodes, plan.n_devices,
                                  config->runtime.place == WEFT_PLACE_DEVICE,
-                                 plan.n_gpus};
+                                 plan.n_gpus, false};
         if (o->known)
             use_known(o, &job);
         if (plan.n_nodes * plan.n_devices > WEFT_FEW_DEVICES)

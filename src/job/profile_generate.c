@@ -116,7 +116,7 @@ static int batch(struct weft_profile_bench *b,
     struct weft_g_generate gen;
     int32_t longest = (int32_t) weft_min64(b->longest, 1024 + 2 * STEPS);
     int rc = weft_g_generate_init(model, layout, layout->plan.dp, n_slots,
-                                  longest, 0, &gen, err);
+                                  longest, n_slots * PROMPT, 0, &gen, err);
     for (int32_t i = 0; i < gen.n_instances && !rc; i++)
         for (int32_t k = 0; k < layout->plan.tp * layout->plan.pp; k++)
             weft_profile_fill(gen.instance[i].arena[k]);

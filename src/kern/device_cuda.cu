@@ -67,3 +67,14 @@ extern "C" int weft_k_devices_cuda(struct weft_k_device *out, int max,
         *why_out = n > 0 ? NULL : why ? why : "no CUDA device";
     return n;
 }
+
+extern "C" bool weft_k_devices_reach_cuda(int n)
+{
+    int can = 1;
+    for (int i = 0; i < n * n && can; i++)
+        if (i / n != i % n
+            && cudaDeviceCanAccessPeer(&can, i / n, i % n) != cudaSuccess)
+            can = 0;
+    (void) cudaGetLastError();
+    return can != 0;
+}

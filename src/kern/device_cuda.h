@@ -7,6 +7,7 @@
 #ifndef WEFT_KERN_DEVICE_CUDA_H
 #define WEFT_KERN_DEVICE_CUDA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -30,6 +31,10 @@ struct weft_k_device {
  * sentence, static storage. Starts no context: no device memory is used. */
 int weft_k_devices_cuda(struct weft_k_device *out, int max,
                         const char **why_out);
+
+/* Whether each of the machine's first n devices may use the memory of the
+ * others. */
+bool weft_k_devices_reach_cuda(int n);
 
 #ifdef __cplusplus
 }

@@ -343,6 +343,8 @@ struct weft_k_group {
  * read it. So members write to two places in turns. */
 void weft_k_meet_cuda(struct CUstream_st *stream,
                       const struct weft_k_group *group);
+/* Whether all that this thread has launched is on its streams. */
+bool weft_k_has_launched_cuda(void);
 /* In place of a member's meetings that will not come: all others go on, with
  * has_failed. */
 void weft_k_end_meetings_cuda(struct CUstream_st *stream,

@@ -63,6 +63,11 @@ void weft_k_meet_cuda(cudaStream_t stream, const struct weft_k_group *g)
                 g->patience ? g->patience : (uint32_t) PATIENCE);
 }
 
+bool weft_k_has_launched_cuda(void)
+{
+    return cudaPeekAtLastError() == cudaSuccess;
+}
+
 static __global__ void end_meetings(struct weft_k_group g)
 {
     give_up(g);

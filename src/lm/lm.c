@@ -199,7 +199,8 @@ static int instances_init(struct weft_model *m,
     int64_t slots = (o->slots ? o->slots : SLOTS) * layout->plan.tp;
     slots = weft_min64(slots, weft_ceil_div(n, instances));
     return weft_g_generate_init(&m->tiles, layout, instances, (int32_t) slots,
-                                max_total, o->kv_blocks, out, err);
+                                max_total, PREFILL_ROWS, o->kv_blocks, out,
+                                err);
 }
 
 int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,

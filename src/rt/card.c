@@ -39,6 +39,26 @@ void weft_card_use(const struct weft_rt *rt)
         must(cudaSetDevice(rt->first_card));
 }
 
+bool weft_card_join_all(const struct weft_rt *rt)
+{
+    int n = rt->n_cards, first = rt->first_card, before = 0, can = 1;
+    must(cudaGetDevice(&before));
+    for (int i = 0; i < n * n && can; i++) {
+        int card = first + i / n, other = first + i % n;
+        if (card == other)
+            continue;
+        must(cudaDeviceCanAccessPeer(&can, card, other));
+        if (!can)
+            break;
+        must(cudaSetDevice(card));
+        cudaError_t rc = cudaDeviceEnablePeerAccess(other, 0);
+        (void) cudaGetLastError();
+        can = rc == cudaSuccess || rc == cudaErrorPeerAccessAlreadyEnabled;
+    }
+    must(cudaSetDevice(before));
+    return can;
+}
+
 /* CUDA refuses to wait for a whole card while any thread captures one of its
  * streams, and what was captured is lost. */
 static pthread_mutex_t whole_card = PTHREAD_MUTEX_INITIALIZER;
@@ -270,6 +290,12 @@ void weft_exec_end_capture(void)
 void weft_card_use(const struct weft_rt *rt)
 {
     (void) rt;
+}
+
+bool weft_card_join_all(const struct weft_rt *rt)
+{
+    (void) rt;
+    return true;
 }
 
 void weft_card_zero(unsigned node, void *to, size_t bytes)

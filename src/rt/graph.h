@@ -112,6 +112,7 @@ bool weft_rt_messages_nap(void);
 struct weft_record_options {
     int n_ranks, n_devices; /* devices of a rank */
     int n_gpus;             /* of these, which come first */
+    bool gpus_apart;        /* weft_rt_gpus_apart() */
     bool place_per_device;
     int rank; /* whose tasks; -1: of all ranks */
     /* When samples end is not known: what weft_rt_when() says is noted. */
@@ -150,6 +151,8 @@ int weft_rt_devices_per_rank(const struct weft_rt *rt);
 /* Whether this program and its StarPU were built with CUDA. */
 bool weft_rt_has_cuda(void);
 int weft_rt_n_gpus(const struct weft_rt *rt); /* of a rank */
+/* Whether in some rank a GPU may not use the memory of another one. */
+bool weft_rt_gpus_apart(const struct weft_rt *rt);
 /* The least memory for tiles that a GPU of this rank has, or its limit. */
 size_t weft_rt_gpu_bytes(const struct weft_rt *rt);
 /* The most devices that this StarPU allows: WEFT_MAX_DEVICES or fewer. */

@@ -179,6 +179,8 @@ void weft_exec_clear(struct weft_exec *x);
  * none yet. Else its first call of CUDA would take some hundred MiB of the
  * machine's card 0, which may be another rank's. */
 void weft_card_use(const struct weft_rt *rt);
+/* Lets this rank's cards use one another's memory. false: some may not. */
+bool weft_card_join_all(const struct weft_rt *rt);
 void weft_card_zero(unsigned node, void *to, size_t bytes);
 void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
                     const void *from, size_t bytes,
@@ -470,6 +472,7 @@ struct weft_rt {
     long most_pending, most_pending_bytes;
     struct weft_pool *pool; /* of host memory */
     struct weft_card *card; /* (n_cards) */
+    bool gpus_apart;        /* weft_rt_gpus_apart() */
     struct weft_copier
         *copier;   /* (n_copiers), WEFT_CARD_COPIERS of each card */
     int n_copiers; /* whose threads run */

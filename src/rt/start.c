@@ -42,6 +42,11 @@ int weft_rt_n_gpus(const struct weft_rt *rt)
     return rt->n_cards;
 }
 
+bool weft_rt_gpus_apart(const struct weft_rt *rt)
+{
+    return rt->gpus_apart;
+}
+
 size_t weft_rt_gpu_bytes(const struct weft_rt *rt)
 {
     size_t least = SIZE_MAX;
@@ -141,6 +146,7 @@ static int cards_start(struct weft_rt *rt,
             err, WEFT_EUNSUPPORTED, "cannot use %d GPUs: %s", rt->n_cards,
             n > 0 ? "there are fewer" : "StarPU finds none, or has no CUDA");
     weft_card_use(rt);
+    rt->gpus_apart = !weft_card_join_all(rt);
     rt->pool->is_starpus = true;
     rt->pool->rt = rt;
     for (int i = 0; i < n; i++) {
@@ -435,6 +441,7 @@ int weft_rt_record(const struct weft_record_options *options,
     rt->n_ranks = options->n_ranks;
     rt->n_devices = options->n_devices;
     rt->n_cards = options->n_gpus;
+    rt->gpus_apart = options->gpus_apart;
     rt->first_device = rt->rank * rt->n_devices;
     rt->places_per_rank = options->place_per_device ? rt->n_devices
                                                     : rt->n_cards + 1;
@@ -482,7 +489,8 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     if (rc)
         goto err_created;
     weft_transfer_start(rt);
-    weft_world_min(0); /* all ranks leave together */
+    /* all ranks leave together */
+    rt->gpus_apart = weft_world_min(!rt->gpus_apart) == 0;
     rt->start_s = weft_clock_s();
     *out = rt;
     return 0;

@@ -32,6 +32,7 @@ struct facts {
     struct weft_topology machine;
     struct weft_k_device device[MAX_DEVICES];
     int n_devices;
+    bool devices_reach; /* one another's memory */
     const char *why_none;
     enum weft_isa best, chosen;
     struct weft_err isa_err; /* WEFT_ISA is invalid */
@@ -41,6 +42,7 @@ static int collect(struct facts *f, struct weft_err *err)
 {
     *f = (struct facts){.best = weft_k_isa_detect()};
     f->n_devices = weft_k_devices_cuda(f->device, MAX_DEVICES, &f->why_none);
+    f->devices_reach = weft_k_devices_reach_cuda(f->n_devices);
     f->chosen = f->best;
     if (weft_k_init(NULL, &f->isa_err) == 0)
         f->chosen = weft_k_isa();
@@ -121,6 +123,13 @@ static void text_devices(const struct facts *f, struct weft_string *out)
         add_bytes(out, d->memory_bytes);
         weft_string_addf(out, "; %s\n", why_not(d) ? why_not(d) : "usable");
     }
+    if (f->n_devices > 1)
+        weft_string_addf(out, "  %s\n",
+                         f->devices_reach
+                             ? "each may use the others' memory: a tp group "
+                               "decodes a step in one task of each"
+                             : "not each may use the others' memory: a tp "
+                               "group decodes by tasks of every layer");
 }
 
 static void add_text(const struct facts *f, struct weft_string *out)
@@ -204,7 +213,8 @@ static void json_devices(const struct facts *f, struct weft_string *out)
         add_key(out, "why_not", why_not(d));
         weft_string_add(out, "}");
     }
-    weft_string_add(out, "], ");
+    weft_string_addf(out, "], \"cuda_devices_reach\": %s, ",
+                     f->n_devices > 1 && f->devices_reach ? "true" : "false");
     add_key(out, "cuda_devices_why_none",
             f->n_devices == 0 ? f->why_none : NULL);
 }

@@ -103,10 +103,10 @@ static int create_generation(struct weft_trainer *t, int32_t call,
     int32_t instances = weft_g_generate_instances(layout, n);
     int32_t slots = weft_min32(c->rollout.slots,
                                weft_g_generate_slots(layout, n));
-    int rc = weft_g_generate_init(&t->model[t->flow.call[call].role].tiles,
-                                  layout, instances, slots,
-                                  t->max_prompt + c->rollout.max_new_tokens,
-                                  c->rollout.kv_blocks, &t->gen[call], err);
+    int rc = weft_g_generate_init(
+        &t->model[t->flow.call[call].role].tiles, layout, instances, slots,
+        t->max_prompt + c->rollout.max_new_tokens, c->rollout.prefill_tokens,
+        c->rollout.kv_blocks, &t->gen[call], err);
     t->gen[call].call = call;
     t->gen[call].first_chain = *chain;
     *chain += layout->plan.pp;

@@ -218,5 +218,8 @@ info() # VARIABLES 'line'
 info WEFT_CARDS=none "none: no CUDA driver"
 info "WEFT_CARDS=2 WEFT_CARDS_MEMORY=2048" \
     "1: Emulated card, compute capability 9.0, 1 multiprocessors, 2 GiB; usable"
+info WEFT_CARDS=2 "  each may use the others' memory: a tp group decodes a step"
+info "WEFT_CARDS=2 WEFT_CARDS_PEER=0" \
+    "  not each may use the others' memory: a tp group decodes by tasks"
 info WEFT_CARDS_CAPABILITY=7.5 "too old: Weft's kernels need compute capability 8.0"
 exit "$failed"

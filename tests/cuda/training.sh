@@ -271,13 +271,28 @@ for layout in dp2 tp2 pp2; do
         layout=$layout && same ppo-cpu-f32 "ppo-$layout"
 done
 
-# All samples have as many tokens: a graph of a decode step that is made in the
-# first two iterations, beside training, serves those after them, too.
+# Where cards may not use one another's memory a tp group decodes by tasks.
 graphs() # FILE COLUMN: of all cards
 {
     awk -v c="$2" '{ n += $c } END { print n + 0 }' "$1"
 }
-for layout in dp1 pp2; do
+WEFT_CARDS_GRAPHS=graphs-apart WEFT_CARDS_PEER=0 WEFT_CARDS=2 ppo ppo-apart \
+    numerics.dtype=f32 runtime.devices=gpu layout=tp2 &&
+    same ppo-cpu-f32 ppo-apart
+[ "$(graphs graphs-apart 2)" = 0 ] || fail "graphs of cards that are apart"
+# A launch is refused in a tp group: the others do not wait for it.
+for after in 560 600; do # in the first steps
+    WEFT_CARDS_REFUSED=$after WEFT_CARDS=2 run_ppo ppo-refused \
+        numerics.dtype=f32 runtime.devices=gpu layout=tp2 &&
+        fail "a launch that is refused: status"
+    grep -q "GPU [01]: too many resources requested for launch" out ||
+        fail "a launch that is refused: another sentence"
+    rm -rf ppo-refused
+done
+
+# All samples have as many tokens: a graph of a decode step that is made in the
+# first two iterations, beside training, serves those after them, too.
+for layout in dp1 pp2 tp2; do
     for n in 2 3; do
         WEFT_CARDS_GRAPHS=graphs-$n WEFT_CARDS=2 ppo "ppo-graphs-$layout-$n" \
             numerics.dtype=f32 runtime.devices=gpu layout=$layout \

@@ -8,7 +8,14 @@
 
 #include "generate_fixture.h"
 
-enum { SLOTS = 4, STEPS = 7, CHUNKS = 5, MAX_TOTAL = 150, PREFILL = 30 };
+enum {
+    SLOTS = 4,
+    STEPS = 7,
+    CHUNKS = 5,
+    MAX_TOTAL = 150,
+    PREFILL = 30,
+    MOST_PREFILL = 63
+};
 
 static struct task_fixture f;
 /* Slot i's prompt is n[i] tokens of a text, from number from[i] on. */
@@ -19,6 +26,7 @@ static const struct prompts mixed = {{1, 20, 39, 58}, {0, 1, 2, 3}},
                             alike = {{70, 70, 70, 70}, {0, 0, 0, 0}},
                             shortest = {{1, 1, 1, 1}, {0, 1, 2, 3}};
 static const struct prompts *prompts = &mixed;
+static int32_t tp = 1;           /* of instances on GPUs */
 static bool has_one_temperature; /* all steps are the same graph's */
 static bool ends_short;          /* the last chunk has fewer steps */
 
@@ -122,10 +130,11 @@ static inline void open_instance(int32_t device, int32_t pp,
                                  int32_t kv_blocks,
                                  struct weft_g_generate *gen)
 {
-    struct weft_g_layout layout = layout_on(&f.model.shape, device, 1, 1, pp);
+    struct weft_g_layout layout = layout_on(
+        &f.model.shape, device, 1, device < weft_rt_n_gpus(rt) ? tp : 1, pp);
     struct weft_err err;
     REQUIRE_OK(weft_g_generate_init(&f.model, &layout, 1, SLOTS, MAX_TOTAL,
-                                    kv_blocks, gen, &err),
+                                    MOST_PREFILL, kv_blocks, gen, &err),
                err);
     weft_g_layout_release(&layout);
     spoil_caches(gen);

@@ -133,8 +133,8 @@ static inline void generate(struct task_fixture *f,
         weft_g_view_open(f->seq, &anywhere, &f->model, layout, &view, &err),
         err);
     REQUIRE_OK(weft_g_generate_init(&f->model, layout, cut->instances,
-                                    cut->slots, 136 + NEW, cut->kv_blocks,
-                                    &gen, &err),
+                                    cut->slots, 136 + NEW, cut->prefill,
+                                    cut->kv_blocks, &gen, &err),
                err);
     spoil_caches(&gen);
     weft_rollout_reset(&gen);

@@ -9,13 +9,18 @@ static const struct weft_stage_layers all_layers = {0, 2, true, true};
 static bool has_small_graphs; /* no step fits them */
 
 int64_t __real_weft_gen_graph_nodes(const struct weft_shape *shape,
-                                    const struct weft_stage_layers *layers);
+                                    const struct weft_stage_layers *layers,
+                                    struct weft_range range);
 int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape,
-                                    const struct weft_stage_layers *layers);
+                                    const struct weft_stage_layers *layers,
+                                    struct weft_range range);
 int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape,
-                                    const struct weft_stage_layers *layers)
+                                    const struct weft_stage_layers *layers,
+                                    struct weft_range range)
 {
-    return has_small_graphs ? 5 : __real_weft_gen_graph_nodes(shape, layers);
+    return has_small_graphs
+             ? 5
+             : __real_weft_gen_graph_nodes(shape, layers, range);
 }
 
 /* Texts that end many responses: a token is one letter. */
@@ -48,9 +53,10 @@ static struct counts run(int32_t device, int32_t kv_blocks,
     /* the GPU's memory that its graphs take is reserved */
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
     CHECK_INT(bytes - before_bytes,
-              device < weft_rt_n_gpus(rt)
-                  ? weft_gen_graphs_bytes(&f.model.shape, &all_layers, SLOTS)
-                  : 0);
+              device < weft_rt_n_gpus(rt) ? weft_gen_graphs_bytes(
+                  &f.model.shape, &all_layers,
+                  weft_all_blocks(&f.model.shape), SLOTS)
+                                          : 0);
     iterate(&gen, args, out);
     weft_g_generate_release(&gen);
     return counted[0];
@@ -84,7 +90,8 @@ static void both(int32_t kv_blocks, bool preempts,
     CHECK(n.n_graphs > 0 && n.n_graphs <= n.n_waits);
     /* 1, 2 and 4 rows, made anew for the other temperature */
     CHECK(n.n_instances > 0 && n.n_instances <= CHUNKS * 3);
-    int64_t most = weft_gen_graph_nodes(&f.model.shape, &all_layers);
+    int64_t most = weft_gen_graph_nodes(&f.model.shape, &all_layers,
+                                        weft_all_blocks(&f.model.shape));
     CHECK(n.n_nodes <= most && n.n_nodes > most / 2);
 #endif
     (void) n;

@@ -125,7 +125,8 @@ static void open_reserved(int32_t pp, struct weft_g_generate *gen)
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
     for (int32_t s = 0; s < pp; s++) {
         const struct weft_stage_layers layers = layers_of(s, pp);
-        want_bytes += weft_gen_graphs_bytes(&shape, &layers, SLOTS);
+        want_bytes += weft_gen_graphs_bytes(&shape, &layers,
+                                            weft_all_blocks(&shape), SLOTS);
     }
     CHECK_INT(bytes - before_bytes, want_bytes);
 }
@@ -136,7 +137,8 @@ static void check_launches(int32_t pp)
 {
     for (int32_t s = 0; s < pp; s++) {
         const struct weft_stage_layers layers = layers_of(s, pp);
-        int64_t most = weft_gen_graph_nodes(&shape, &layers);
+        int64_t most = weft_gen_graph_nodes(&shape, &layers,
+                                            weft_all_blocks(&shape));
         CHECK_INT(counted[s].n_instances, 1);
         CHECK_INT(counted[s].n_graphs, N_STEPS - 1);
         CHECK(counted[s].n_nodes <= most && counted[s].n_nodes > most / 2);

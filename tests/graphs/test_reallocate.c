@@ -177,8 +177,8 @@ static void generate(struct task_fixture *f, const struct degrees *d,
     REQUIRE_OK(
         weft_g_view_open(f->seq, &anywhere, &f->model, &layout, &view, &err),
         err);
-    REQUIRE_OK(weft_g_generate_init(&f->model, &layout, N, slots, MOST, 0,
-                                    &gen, &err),
+    REQUIRE_OK(weft_g_generate_init(&f->model, &layout, N, slots, MOST,
+                                    args.prefill_tokens, 0, &gen, &err),
                err);
     weft_rollout_reset(&gen);
     REQUIRE_OK(weft_rollout_run(f->seq, &gen, &view, &args, N, sample, NULL,

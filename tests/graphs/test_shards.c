@@ -63,7 +63,7 @@ static void layout_open(const struct weft_shape *s, const int32_t d[3],
 {
     struct weft_err err;
     int32_t n = d[0] * d[1] * d[2];
-    struct weft_g_job job = {1, n, place_per_device, 0};
+    struct weft_g_job job = {1, n, place_per_device, 0, false};
     struct weft_plan plan = {.n_nodes = 1, .n_devices = n};
     plan.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         .mesh = {0, 1, 0, n},

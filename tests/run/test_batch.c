@@ -37,7 +37,7 @@ static void forget(void)
 static double bytes_of(int32_t n)
 {
     struct weft_config c = config;
-    struct weft_g_job job = {1, 2, true, 0};
+    struct weft_g_job job = {1, 2, true, 0, false};
     struct weft_plan p = plan;
     p.memory = NULL;
     c.rollout.prompts = n;
@@ -109,7 +109,7 @@ static void test_batch_ends(void)
  * less, but for their records. */
 static void test_predict_limit(void)
 {
-    static const struct weft_g_job job = {1, 2, true, 0};
+    static const struct weft_g_job job = {1, 2, true, 0, false};
     describe("layout=tp2", NULL);
     struct weft_plan by_task = plan, limited = plan, by_gang = plan;
     bool gangs[] = {false, false, true};

@@ -82,7 +82,7 @@ static void write_decisions(const struct weft_trainer *t, const char *path)
 static void deal(const char *layout, int longest, enum says says,
                  struct dealt *out)
 {
-    const struct weft_g_job job = {1, DEVICES, true, 0};
+    const struct weft_g_job job = {1, DEVICES, true, 0, false};
     const char *word[] = {"data.shuffle=false",
                           "runtime.overlap=false",
                           layout,

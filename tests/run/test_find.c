@@ -213,7 +213,8 @@ static double fastest(struct finding *f, const struct weft_found *found,
  * order of its tasks, whose records are the host's. */
 static double can_take(const struct finding *f, struct weft_plan *plan)
 {
-    const struct weft_g_job job = {plan->n_nodes, plan->n_devices, true, 0};
+    const struct weft_g_job job = {plan->n_nodes, plan->n_devices, true, 0,
+                                   false};
     bool gangs = false;
     int64_t most = 0;
     REQUIRE_OK(weft_trainer_predict(&f->config, &job, &gangs, 0, plan, &err),

@@ -27,8 +27,8 @@ static struct weft_plan plan;
 
 static struct weft_trainer *describe(const struct layout *l)
 {
-    struct weft_g_job job = {l->n_ranks, l->n_devices, l->place_per_device,
-                             0};
+    struct weft_g_job job = {l->n_ranks, l->n_devices, l->place_per_device, 0,
+                             false};
     struct weft_trainer *t;
     struct weft_err err;
     const char *word[MOST_WORDS + 3] = {

@@ -31,7 +31,7 @@ static void count_inference(const struct weft_trainer *t,
  * more tasks than all have where they share. */
 static void freed(bool by_plan)
 {
-    static const struct weft_g_job job = {4, 1, true, 0};
+    static const struct weft_g_job job = {4, 1, true, 0, false};
     const char *word[] = {"layout=dp4",
                           "runtime.overlap=false",
                           "ppo.epochs=1",
@@ -95,26 +95,27 @@ static void test_bound(void)
     static const struct {
         struct weft_g_job job;
         const char *words[9];
-    } row[] = {{{4, 1, true, 0},
-                {"layout=dp2tp2,shares=3:1", "runtime.overlap=false"}},
-               {{4, 1, true, 0},
-                {"layout=dp2pp2,shares=1:3", "runtime.overlap=false"}},
-               {{4, 1, true, 0},
-                {"layout=dp2pp2,micro_batches=2,shares=3:1",
-                 "runtime.overlap=false"}},
-               {{4, 1, true, 0}, {"layout=dp4", "runtime.overlap=false"}},
-               {{1, 4, false, 0},
-                {"layout=disaggregated", "train.as_completed=true",
-                 "ppo.whiten_advantages=false", "rollout.slots=2",
-                 "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
-                 "rollout.prompts=4", "rollout.prefill_tokens=16",
-                 "train.micro_batch_tokens=32"}},
-               {{1, 4, false, 0},
-                {"layout=disaggregated", "train.as_completed=true",
-                 "ppo.whiten_advantages=mini_batch", "rollout.slots=2",
-                 "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
-                 "rollout.prompts=4", "rollout.prefill_tokens=16",
-                 "train.micro_batch_tokens=32"}}};
+    } row[] = {
+        {{4, 1, true, 0, false},
+         {"layout=dp2tp2,shares=3:1", "runtime.overlap=false"}},
+        {{4, 1, true, 0, false},
+         {"layout=dp2pp2,shares=1:3", "runtime.overlap=false"}},
+        {{4, 1, true, 0, false},
+         {"layout=dp2pp2,micro_batches=2,shares=3:1",
+          "runtime.overlap=false"}},
+        {{4, 1, true, 0, false}, {"layout=dp4", "runtime.overlap=false"}},
+        {{1, 4, false, 0, false},
+         {"layout=disaggregated", "train.as_completed=true",
+          "ppo.whiten_advantages=false", "rollout.slots=2",
+          "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
+          "rollout.prompts=4", "rollout.prefill_tokens=16",
+          "train.micro_batch_tokens=32"}},
+        {{1, 4, false, 0, false},
+         {"layout=disaggregated", "train.as_completed=true",
+          "ppo.whiten_advantages=mini_batch", "rollout.slots=2",
+          "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
+          "rollout.prompts=4", "rollout.prefill_tokens=16",
+          "train.micro_batch_tokens=32"}}};
     uint32_t seed = 1;
     for (size_t i = 0; i < WEFT_COUNT(row); i++) {
         const struct weft_g_job *job = &row[i].job;

@@ -166,7 +166,7 @@ static void record(int generates, int n_gpus, const char *dtype,
                    struct described *out)
 {
     struct weft_err err;
-    struct weft_g_job job = {1, DEVICES, true, n_gpus};
+    struct weft_g_job job = {1, DEVICES, true, n_gpus, false};
     const char *word[] = {plan_word(generates, n_gpus),
                           dtype,
                           "runtime.place=device",

@@ -141,7 +141,7 @@ static struct done sum_work(const struct weft_recording *r)
 static void check_work(const char *layout, int n_devices, bool gangs)
 {
     enum { EPOCHS = 2 };
-    const struct weft_g_job job = {1, n_devices, false, 0};
+    const struct weft_g_job job = {1, n_devices, false, 0, false};
     const char *word[] = {"data.shuffle=false", "runtime.overlap=false",
                           "rollout.prefix_sharing=false", layout};
     struct described d;
@@ -247,7 +247,7 @@ static void test_moved_apart(void)
     static const char decisions[] =
         "{\"iteration\": 1, \"call\": \"actor_generate\", \"remaining\": "
         "0.9, \"instances\": 1, \"most_batch\": 0, \"cached_from\": 1}\n";
-    const struct weft_g_job job = {2, 3, false, 0};
+    const struct weft_g_job job = {2, 3, false, 0, false};
     char path[512], file[600];
     struct weft_err err;
     struct described d;
@@ -275,8 +275,8 @@ static void test_moved_apart(void)
 /* Devices with places of their own, of one process or each of its own. */
 static void test_moved(void)
 {
-    check_moved(&(struct weft_g_job){1, 2, true, 0});
-    check_moved(&(struct weft_g_job){2, 1, false, 0});
+    check_moved(&(struct weft_g_job){1, 2, true, 0, false});
+    check_moved(&(struct weft_g_job){2, 1, false, 0, false});
 }
 
 static void setup(void)

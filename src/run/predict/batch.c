@@ -41,7 +41,7 @@ static struct weft_g_job job_of(const struct weft_config *c,
 {
     return (struct weft_g_job){plan->n_nodes, plan->n_devices,
                                c->runtime.place == WEFT_PLACE_DEVICE,
-                               plan->n_gpus};
+                               plan->n_gpus, false};
 }
 
 static int predict(const struct weft_config *config, int32_t n, bool gangs,

@@ -21,7 +21,7 @@ static struct weft_g_job job_of(const struct weft_config *config,
 {
     return (struct weft_g_job){plan->n_nodes, plan->n_devices,
                                config->runtime.place == WEFT_PLACE_DEVICE,
-                               plan->n_gpus};
+                               plan->n_gpus, false};
 }
 
 static int simulate(const struct weft_config *config, struct weft_plan *plan,

@@ -285,7 +285,7 @@ static int find_needed(const struct weft_finding *f, struct weft_plan *plan,
     int32_t sharing = own ? 1 : plan->n_devices;
     const struct weft_g_job job = {
         plan->n_nodes, plan->n_devices,
-        f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus};
+        f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus, false};
     *out = (struct weft_needed){.all = -1,
                                 .by_gangs = by_gangs || f->find->gangs
                                          || n_devices > WEFT_FEW_DEVICES};

@@ -233,7 +233,8 @@ static void set_plan(const struct weft_pricer *p, int32_t call,
         t->plan.call[c] = c == call ? *at : same ? plain(at) : one_device;
     }
     t->job = (struct weft_g_job){t->plan.n_nodes, t->plan.n_devices,
-                                 p->t->job.place_per_device, t->plan.n_gpus};
+                                 p->t->job.place_per_device, t->plan.n_gpus,
+                                 p->t->job.gpus_apart};
 }
 
 /* Gives the members of calls their shares of the recorded run, where devices
@@ -587,7 +588,8 @@ int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
     *t = *p->t;
     t->plan = *plan;
     t->job = (struct weft_g_job){plan->n_nodes, plan->n_devices,
-                                 p->t->job.place_per_device, plan->n_gpus};
+                                 p->t->job.place_per_device, plan->n_gpus,
+                                 p->t->job.gpus_apart};
     int rc = lay_out(t, err);
     if (!rc)
         rc = weft_simulation_run(t, &options, NULL, err);
@@ -607,7 +609,7 @@ int weft_pricer_create(const struct weft_config *config,
     struct weft_pricer *p = weft_alloc(1, sizeof *p);
     const struct weft_g_job job = {needs->n_nodes, needs->n_devices,
                                    config->runtime.place == WEFT_PLACE_DEVICE,
-                                   needs->n_gpus};
+                                   needs->n_gpus, false};
     struct weft_plan plan;
     if (!p)
         return weft_err_nomem(err, "prices", sizeof *p);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A decode step of a tp group whose members are GPUs that may use one another's
+ * memory. Each computes its blocks of a layer; where all need a sum over blocks
+ * they meet on their streams (kern/meet_cuda.cu), and then each adds what all
+ * have left in their own memory, in the tree's order. So a step is one task of
+ * each member, and may be a CUDA graph of each: meetings are kernels, too.
+ *
+ * Nobody waits for ever:
+ * - The tasks are a gang: all members' bodies run at the same time, and the
+ *   gangs that a device has in common with another begin in one order on both
+ *   (sched/lanes.c). A GPU's worker puts one body after the other on one stream,
+ *   whether or not those before have ended. So two streams have their meetings
+ *   in one order, and the first that has not taken place waits for no other:
+ *   only for kernels and copies before it, which end.
+ * - Bodies meet before they put the first of these kernels on their streams.
+ *   What may wait for a GPU, or for another thread, is done before: memory is
+ *   allocated, products are chosen, a graph is captured (which keeps those off
+ *   who wait for a whole GPU: rt/card.c). What follows are launches alone. So a thread that waits for
+ *   a GPU waits for kernels that are there, or that come whatever it does.
+ * - A meeting is one warp that needs no other of its GPU, so it finds room
+ *   beside what copiers and other streams do.
+ * - A member that cannot launch ends the others' meetings, and a meeting that
+ *   nobody ends gives up. Then the group's numbers are wrong, and who draws
+ *   tokens says so.
+ *
+ * What one member reads of another's stays there until that one is behind the
+ * next meeting. The first member's batch and the rows that pass between stages
+ * are read before a meeting that its task has, too.
+ */
+#include "codelets/gen_gpu.h"
+#include "codelets/parts.h"
+
+/* The next piece of an area that begins at `at`, of which *used bytes are;
+ * NULL: only they are counted. */
+static void *carve(char *at, size_t *used, size_t bytes)
+{
+    void *p = at ? at + *used : NULL;
+    *used += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+static size_t exchange_at(const struct weft_shape *shape,
+                          const struct weft_stage_layers *layers,
+                          struct weft_range range, int64_t n_rows,
+                          int32_t n_slots, char *at,
+                          struct weft_gen_exchange *out)
+{
+    struct weft_range root[WEFT_MAX_ROOTS];
+    size_t rows = (size_t) (n_rows * shape->hidden) * sizeof(float);
+    size_t n_roots = (size_t) weft_k_roots(shape->n_blocks, range, root);
+    size_t used = 0;
+    *out = (struct weft_gen_exchange){0};
+    out->meetings = carve(at, &used, sizeof *out->meetings);
+    if (layers->is_first)
+        out->embedded = carve(at, &used, rows);
+    for (int i = 0; i < 2; i++)
+        out->roots[i] = carve(at, &used, n_roots * rows);
+    if (layers->is_last)
+        out->logits = carve(at, &used,
+                            (size_t) n_slots * (size_t) shape->vocab
+                                * sizeof(float));
+    return used;
+}
+
+size_t weft_gen_exchange_bytes(const struct weft_shape *shape,
+                               const struct weft_stage_layers *layers,
+                               struct weft_range range, int64_t n_rows,
+                               int32_t n_slots)
+{
+    struct weft_gen_exchange none;
+    return exchange_at(shape, layers, range, n_rows, n_slots, NULL, &none);
+}
+
+#ifdef WEFT_HAVE_CUDA
+
+void weft_gen_group_open(struct weft_gen_gpu *g,
+                         const struct weft_gang_ranges *members, int32_t k,
+                         int32_t most_rows, void *const exchange[])
+{
+    struct weft_gen_group *group = &g->group;
+    *group = (struct weft_gen_group){
+        .n = members->n, .k = k, .range = members->range};
+    if (members->n == 1)
+        return;
+    weft_assert(g->n_slots + g->gen->prefill_tokens <= most_rows);
+    for (int32_t i = 0; i < members->n; i++) {
+        exchange_at(g->shape, &members->layers, members->range[i], most_rows,
+                    g->n_slots, exchange[i], &group->of[i]);
+        group->meetings.of[i] = group->of[i].meetings;
+    }
+    group->meetings.n = members->n;
+    group->meetings.k = k;
+}
+
+static const struct weft_gen_exchange *own(const struct weft_gen_gpu *g)
+{
+    return &g->group.of[g->group.k];
+}
+
+static void meet(const struct weft_gen_gpu *g)
+{
+    weft_k_meet_cuda(g->stream, &g->group.meetings);
+}
+
+void weft_gen_group_embed(const struct weft_gen_gpu *g,
+                          const struct weft_k_batch *batch)
+{
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    const void *table[WEFT_MAX_BLOCKS] = {NULL};
+    for (int32_t t = 0; t < g->range.n; t++)
+        table[g->range.first + t] = g->weights.embed[t];
+    weft_k_embed_cuda(g->stream, g->shape, table, batch->n_rows, batch->token,
+                      own(g)->embedded);
+    for (int32_t i = 0; i < g->group.n; i++)
+        part[i] = (struct weft_k_part){g->group.range[i],
+                                       g->group.of[i].embedded};
+    meet(g);
+    weft_k_embed_select_cuda(g->stream, g->shape, batch->n_rows, batch->token,
+                             g->group.n, part, g->x);
+}
+
+/* x = (sum over all blocks + bias) + x */
+static void join(const struct weft_gen_gpu *g, int sum, int64_t n_rows,
+                 const float *bias)
+{
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    for (int32_t i = 0; i < g->group.n; i++)
+        part[i] = (struct weft_k_part){g->group.range[i],
+                                       g->group.of[i].roots[sum]};
+    meet(g);
+    weft_k_join_rows_cuda(g->stream, g->shape->n_blocks, g->group.n, part,
+                          weft_all_blocks(g->shape), n_rows, g->shape->hidden,
+                          bias, g->x, g->x);
+}
+
+void weft_gen_group_layer(const struct weft_gen_gpu *g,
+                          const struct weft_k_layer *weights, int32_t layer,
+                          const struct weft_k_batch *batch)
+{
+    weft_k_attention_forward_cuda(g->stream, g->shape, g->range, weights,
+                                  layer, batch, &g->kv, g->x, NULL,
+                                  own(g)->roots[0], g->scratch);
+    join(g, 0, batch->n_rows, weft_k_o_bias(g->shape, weights->norms));
+    weft_k_mlp_forward_cuda(g->stream, g->shape, g->range, weights, batch,
+                            g->x, NULL, own(g)->roots[1], g->scratch);
+    join(g, 1, batch->n_rows, NULL);
+}
+
+void weft_gen_group_logits(const struct weft_gen_gpu *g, int32_t n,
+                           const int32_t *row)
+{
+    int64_t v = g->shape->vocab;
+    weft_k_head_logits_cuda(g->stream, g->shape, g->range, &g->weights.head,
+                            n, row, g->x, own(g)->logits, g->scratch);
+    meet(g);
+    for (int32_t i = 1; i < g->group.n && g->group.k == 0; i++) {
+        int32_t first, columns;
+        weft_k_vocab_range(g->shape, g->group.range[i], &first, &columns);
+        weft_k_copy_columns_cuda(g->stream, n, columns,
+                                 g->group.of[i].logits + first, v,
+                                 own(g)->logits + first, v);
+    }
+}
+
+void weft_gen_group_close(const struct weft_gen_gpu *g)
+{
+    if (g->group.n > 1 && !weft_k_has_launched_cuda())
+        weft_k_end_meetings_cuda(g->stream, &g->group.meetings);
+}
+
+#endif

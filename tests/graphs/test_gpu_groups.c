@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generation of tp groups whose members are GPUs: a step is one task of each
+ * member, most of them one launch of a graph, with all exchanges inside; what an
+ * instance ends with is what it is on a CPU device. Graphs are made in the first
+ * iteration and launched in those after it. */
+#define WEFT_TEST_CARDS 4
+#include "chunks_fixture.h"
+
+#include "plan/recording.h"
+
+enum { N_STEPS = CHUNKS * STEPS };
+
+static struct weft_shape shape;
+
+/* Its weights are on GPUs, in layout tp x pp. */
+static void open_model(int32_t with_tp, int32_t pp)
+{
+    checks_modes = true; /* rows that nobody wrote hold no numbers */
+    tp = with_tp;
+    start(0);
+    shape = fixture_shape(WEFT_F32, false, true);
+    shape.n_layers = 4;
+    f = (struct task_fixture){.rt = rt, .seq = seq};
+    struct weft_g_layout home = layout_on(&shape, 0, 1, tp, pp);
+    fixture_open_model(&f, &shape, false, &home);
+    weft_g_layout_release(&home);
+}
+
+static void close_model(void)
+{
+    weft_g_model_release(&f.model);
+    stop();
+}
+
+static void run(int32_t device, int32_t pp, int32_t kv_blocks,
+                const struct weft_gen_args *args, struct outcome *out)
+{
+    struct weft_g_generate gen;
+    open_instance(device, pp, kv_blocks, &gen);
+    CHECK(gen.layout.is_gpu_gang == (device < weft_rt_n_gpus(rt)));
+    iterate(&gen, args, out);
+    weft_g_generate_release(&gen);
+}
+
+/* ---- Bits ---------------------------------------------------------------- */
+
+static void both(int32_t pp, int32_t kv_blocks, bool preempts,
+                 const struct weft_gen_args *args)
+{
+    static struct outcome cpu, gpu;
+    int32_t n_preempted = 0;
+    run(weft_rt_n_gpus(rt), 1, kv_blocks, args, &cpu);
+    run(0, pp, kv_blocks, args, &gpu);
+    compare(&cpu, &gpu);
+    for (int i = 0; i < CHUNKS; i++)
+        n_preempted += gpu.chunk[i].n_preempted;
+    CHECK_INT(n_preempted > 0, preempts);
+}
+
+static void two_members(void)
+{
+    open_model(2, 1);
+    both(1, 0, false, &generation);
+    close_model();
+}
+
+static void two_stages(void)
+{
+    open_model(2, 2);
+    both(2, 0, false, &generation);
+    close_model();
+}
+
+/* Of 3 members one has two blocks, and of another order of roots. */
+static void members(void)
+{
+    /* 3 rows, then 4, of which one begins in a copy of a page */
+    static const struct prompts copy = {{61, 62, 1, 1}, {0, 0, 100, 120}};
+    struct weft_gen_args args = generation;
+    for (int32_t n = 3; n <= 4; n++) {
+        open_model(n, 1);
+        both(1, 0, false, &args);
+        close_model();
+    }
+    open_model(2, 1);
+    args.n_stop = 0;
+    both(1, 4, true, &args);
+    args.prefix_sharing = true;
+    prompts = &alike;
+    both(1, 0, false, &args);
+    prompts = &copy;
+    args.prefill_tokens = 60;
+    both(1, 0, false, &args);
+    prompts = &mixed;
+    close_model();
+}
+
+static bool has_cards(void)
+{
+    if (n_found() < 4)
+        weft_test_skip("there are no 4 GPUs");
+    else if (weft_k_isa() == WEFT_ISA_C)
+        weft_test_skip("this CPU has no fused multiply-adds");
+    else
+        return true;
+    return false;
+}
+
+static void test_bits(void)
+{
+    if (!has_cards())
+        return;
+    each_card_order(two_members);
+    each_card_order(two_stages);
+    members();
+}
+
+/* ---- Tasks and launches --------------------------------------------------- */
+
+static int64_t count_op(const struct weft_recording *r, const char *op)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        n += strcmp(weft_recording_op(r, i), op) == 0;
+    return n;
+}
+
+static struct weft_stage_layers layers_of(int32_t stage, int32_t pp)
+{
+    return (struct weft_stage_layers){stage * shape.n_layers / pp,
+                                      (stage + 1) * shape.n_layers / pp,
+                                      stage == 0, stage == pp - 1};
+}
+
+/* An instance, for whose graphs and exchanges each GPU has memory. */
+static void open_reserved(int32_t pp, struct weft_g_generate *gen)
+{
+    size_t before_bytes, bytes, peak, want_bytes = 0;
+    weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &before_bytes, &peak);
+    open_instance(0, pp, 0, gen);
+    weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
+    for (int32_t s = 0; s < pp; s++)
+        for (int32_t k = 0; k < tp; k++) {
+            const struct weft_stage_layers layers = layers_of(s, pp);
+            struct weft_range range =
+                weft_g_layout_member(&gen->layout, 0, s, k)->blocks;
+            want_bytes += weft_gen_graphs_bytes(&shape, &layers, range, SLOTS)
+                        + weft_gen_exchange_bytes(&shape, &layers, range,
+                                                  SLOTS + MOST_PREFILL,
+                                                  SLOTS);
+        }
+    CHECK_INT(bytes - before_bytes, want_bytes);
+}
+
+/* Every step has all rows but those of one text, which ends early: 4 or 3 rows,
+ * of the same graph. It is made when the first step has run without. */
+static void check_launches(const struct weft_g_layout *layout, int32_t pp)
+{
+    for (int32_t s = 0; s < pp; s++)
+        for (int32_t k = 0; k < tp; k++) {
+            const struct weft_stage_layers layers = layers_of(s, pp);
+            const struct weft_g_member *m = weft_g_layout_member(layout, 0, s,
+                                                                 k);
+            const struct counts *n = &counted[m->device];
+            int64_t most = weft_gen_graph_nodes(&shape, &layers, m->blocks);
+            CHECK_INT(n->n_instances, 1);
+            CHECK_INT(n->n_graphs, N_STEPS - 1);
+            CHECK(n->n_nodes <= most && n->n_nodes > most / 2);
+        }
+}
+
+static void tasks_of(int32_t with_tp, int32_t pp)
+{
+    static struct outcome out;
+    static const char *const none[] = {
+        "embed",     "embed_part", "embed_select", "attention_part",
+        "mlp_part",  "join_rows",  "gen_draw",     "logits_part",
+        "gen_chunk", "gen_sample", "open"};
+    struct weft_gen_args args = generation;
+    struct weft_recording r;
+    args.n_stop = 0;
+    weft_recording_init(&r);
+    recorded = &r;
+    open_model(with_tp, pp);
+    prompts = &shortest;
+    has_one_temperature = true;
+    struct weft_g_generate gen;
+    open_reserved(pp, &gen);
+    iterate(&gen, &args, &out);
+#ifdef WEFT_CUDA_EXECUTOR
+    check_launches(&gen.layout, pp);
+#endif
+    weft_g_generate_release(&gen);
+    prompts = &mixed;
+    has_one_temperature = false;
+    close_model();
+    recorded = NULL;
+    CHECK_INT(count_op(&r, "gen_begin"), N_STEPS);
+    CHECK_INT(count_op(&r, "gen_stage"), N_STEPS * tp * (pp - 1));
+    CHECK_INT(count_op(&r, "gen_last_stage"), N_STEPS * tp);
+    CHECK_INT(count_op(&r, "gen_settle"), N_STEPS);
+    for (size_t i = 0; i < WEFT_COUNT(none) - (pp > 1); i++)
+        CHECK_INT(count_op(&r, none[i]), 0);
+    weft_recording_release(&r);
+}
+
+static void test_tasks(void)
+{
+    if (!has_cards())
+        return;
+    tasks_of(2, 1);
+    tasks_of(4, 1);
+    tasks_of(2, 2);
+}
+
+/* ---- Iterations ----------------------------------------------------------- */
+
+static void scale(struct weft_tile *norms)
+{
+    if (!norms)
+        return;
+    float *w = weft_tile_acquire(norms, WEFT_READ_WRITE);
+    for (size_t i = 0; i < weft_tile_bytes(norms) / sizeof *w; i++)
+        w[i] *= 1.05f;
+    weft_tile_unacquire(norms);
+}
+
+/* As a training step leaves them: other numbers in the same tiles. */
+static void update_weights(void)
+{
+    for (int32_t p = 0; p < f.model.n_places; p++) {
+        scale(f.model.fwd[p].head.norms);
+        for (int32_t l = 0; l < shape.n_layers; l++)
+            scale(f.model.fwd[p].layer[l].norms);
+    }
+}
+
+/* Other tasks on these GPUs take memory, of other sizes, and give it back. */
+static void infer(const struct weft_g_layout *layout)
+{
+    static struct text text[3];
+    static float logp[N][NEW];
+    for (int i = 0; i < 3; i++) {
+        text[i] = (struct text){.n_prompt = 3, .n_total = 9 + 16 * i};
+        for (int k = 0; k < text[i].n_total; k++)
+            text[i].token[k] = (31 * k + i) % 270;
+    }
+    for (int n = 1; n <= 3; n += 2)
+        score(&f, layout, n, text, 1, logp);
+}
+
+static void iterations_of(int32_t with_tp, int32_t pp)
+{
+    static struct outcome cpu, gpu, before;
+    struct weft_g_generate gen;
+    struct weft_gen_args args = generation;
+    args.n_stop = 0; /* all iterations have steps of as many rows */
+    has_one_temperature = ends_short = true;
+    open_model(with_tp, pp);
+    open_instance(0, pp, 0, &gen);
+    for (int i = 0; i < 3; i++) {
+        args.iteration = i;
+        run(weft_rt_n_gpus(rt), 1, 0, &args, &cpu);
+        iterate(&gen, &args, &gpu);
+        compare(&cpu, &gpu);
+        CHECK(i == 0 || memcmp(before.logp, gpu.logp, sizeof gpu.logp) != 0);
+#ifdef WEFT_CUDA_EXECUTOR
+        for (int32_t d = 0; d < tp * pp; d++) {
+            CHECK_INT(counted[d].n_instances > 0, i == 0);
+            CHECK(counted[d].n_graphs > 0);
+        }
+#endif
+        before = gpu;
+        infer(&gen.layout);
+        update_weights();
+    }
+    weft_g_generate_release(&gen);
+    has_one_temperature = ends_short = false;
+    close_model();
+}
+
+static void test_iterations(void)
+{
+    if (!has_cards())
+        return;
+    iterations_of(2, 1);
+    iterations_of(2, 2);
+}
+
+int main(void)
+{
+    const struct weft_test tests[] = {{"test_bits", test_bits},
+                                      {"test_tasks", test_tasks},
+                                      {"test_iterations", test_iterations}};
+    return gpus_main("graphs/gpu_groups", tests, WEFT_COUNT(tests));
+}
