@@ -39,8 +39,10 @@ static void *block_get(struct weft_pool *pool, size_t bytes)
         return weft_alloc_aligned(bytes, 1);
     if (pool->rt)
         weft_card_use(pool->rt);
-    return (void *) starpu_malloc_on_node_flags(pool->node, bytes,
-                                                STARPU_MALLOC_PINNED);
+    void *block = (void *) starpu_malloc_on_node_flags(pool->node, bytes,
+                                                       STARPU_MALLOC_PINNED);
+    WEFT_TSAN_ACQUIRE(pool); /* after who had the memory before */
+    return block;
 }
 
 static void block_put(struct weft_pool *pool, void *block, size_t bytes)
@@ -51,6 +53,7 @@ static void block_put(struct weft_pool *pool, void *block, size_t bytes)
     }
     if (pool->rt)
         weft_card_use(pool->rt);
+    WEFT_TSAN_RELEASE(pool);
     starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
                               STARPU_MALLOC_PINNED);
 }

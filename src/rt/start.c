@@ -518,10 +518,12 @@ void weft_rt_stop(struct weft_rt *rt)
     while (rt->seq)
         weft_seq_free(rt->seq);
     weft_tile_free_all(rt);
+    pthread_mutex_lock(&rt->mutex); /* the watchdog still looks at them */
     while (rt->codelet) {
         rt->codelet->known = false;
         rt->codelet = rt->codelet->next;
     }
+    pthread_mutex_unlock(&rt->mutex);
     weft_transfer_stop(rt);
     starpu_stop(rt);
     if (rt->fxt_dir && weft_fxt_end(rt->fxt_dir, &err) && rt->rank == 0)

@@ -82,9 +82,9 @@ static void test_trim(void)
     void *named = get(pool, KIB, 1), *other[8];
     for (int i = 0; i < 8; i++)
         other[i] = get(pool, KIB, 0);
-    put(pool, KIB, 1, named);
     for (int i = 0; i < 8; i++)
         put(pool, KIB, 0, other[i]);
+    put(pool, KIB, 1, named);
     CHECK_INT(pool->cached_bytes, 9 * KIB);
     void *large = get(pool, 12 * KIB, 0);
     CHECK_INT(pool->cached_bytes, 4 * KIB);
