@@ -78,7 +78,7 @@ struct weft_gen_starts {
     bool waits; /* one of those before waits for pages */
     /* how many slots have heads alike, 2 or more: 2; set by the first start */
     bool counted;
-    uint8_t alike[1024];
+    uint8_t alike[8192];
 };
 /* Whether the slot at number `at` of the order, of which nothing is cached,
  * can start in this step; then it has what it shares with others. */

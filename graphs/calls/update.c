@@ -161,23 +161,24 @@ static struct weft_layer_tiles copies_at(struct weft_g_update *u,
 
 /* ---- The tree over gradient groups ------------------------------------- */
 
-/* Counts the shards of all bundles, or fills u->owned with them. */
-static void list_owned(struct weft_g_update *u)
+/* Lists the shards of all bundles. Returns false when there is no memory. */
+static bool list_owned(struct weft_g_update *u)
 {
-    u->n = 0;
     for (int32_t i = 0; i < u->n_bundles; i++) {
         struct weft_g_shard shard[WEFT_G_MAX_DP];
         struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
         int32_t n = weft_g_shards(u->m, &b, shard);
+        struct weft_g_owned *more = weft_realloc(
+            u->owned, (size_t) (u->n + n), sizeof *more);
+        if (!more)
+            return false;
+        u->owned = more;
         u->first[i] = u->n;
-        for (int32_t k = 0; k < n && u->owned; k++) {
-            struct weft_g_owned *o = &u->owned[u->n + k];
-            o->shard = shard[k];
-            o->node = u->node + (int64_t) (u->n + k) * u->n_nodes;
-        }
-        u->n += n;
+        for (int32_t k = 0; k < n; k++)
+            u->owned[u->n++] = (struct weft_g_owned){.shard = shard[k]};
     }
     u->first[u->n_bundles] = u->n;
+    return true;
 }
 
 int weft_g_update_create(const struct weft_g_train *t, struct weft_seq *seq,
@@ -198,15 +199,15 @@ int weft_g_update_create(const struct weft_g_train *t, struct weft_seq *seq,
         .n_bundles = (int32_t) n,
     };
     *out = u;
-    if (!u->first)
-        return weft_err_nomem(err, "an update", n * sizeof *u->first);
-    list_owned(u);
-    n = (size_t) u->n;
-    u->owned = weft_alloc(n, sizeof *u->owned);
-    u->node = weft_alloc(n * (size_t) u->n_nodes, sizeof *u->node);
-    if (!u->owned || !u->node)
+    if (!u->first || !list_owned(u))
         return weft_err_nomem(err, "an update", n * sizeof *u->owned);
-    list_owned(u);
+    u->node = weft_alloc((size_t) u->n * (size_t) u->n_nodes,
+                         sizeof *u->node);
+    if (!u->node)
+        return weft_err_nomem(err, "an update",
+                              (size_t) u->n * sizeof *u->node);
+    for (int32_t i = 0; i < u->n; i++)
+        u->owned[i].node = u->node + (int64_t) i * u->n_nodes;
     return 0;
 }
 
