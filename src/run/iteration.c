@@ -349,11 +349,21 @@ static int follow(struct weft_iteration *p)
     return rc;
 }
 
+/* Whether any model trains: not in a recording of other calls alone. */
+static bool trains(const struct weft_trainer *t)
+{
+    bool any = false;
+    for (int32_t c = 1; c < t->flow.n_calls; c++)
+        any = any
+           || (weft_flow_trains(&t->flow, c) && weft_run_inserts(t, c));
+    return any;
+}
+
 /* Submits the rest of the iteration. The rewards are computed before training,
  * as weft_iteration_train() waits for mini-batches, which need them. */
 static int submit(struct weft_iteration *p)
 {
-    bool judges = p->set->of[WEFT_FIELD_ADVANTAGE] >= 0;
+    bool judges = p->set->of[WEFT_FIELD_ADVANTAGE] >= 0 && trains(p->t);
     weft_iteration_early_release(p);
     int rc = weft_iteration_refill(p);
     if (!rc) {

@@ -299,7 +299,7 @@ expect 2 "--recording are for --search" "$ppo" --seed 2
 expect 0 "of calls were left out, as pricing them takes too much" "$ppo" \
     --search --recording 1 --nodes 1 --devices 2 rollout.prompts=256
 expect 1 "to price a layout of actor_generate takes too much memory" "$ppo" \
-    --search --recording 1 --nodes 1 --devices 2 rollout.prompts=1024
+    --search --recording 1 --nodes 1 --devices 2 rollout.prompts=2048
 options=
 expect 0 "" "$ppo" --check found.json
 command=simulate options="--cluster cluster.yaml"

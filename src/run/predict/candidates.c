@@ -20,10 +20,10 @@
 static const double NEARLY = 1.05;
 
 enum {
-    PROBES = 2, /* layouts that fit, of each call and size of mesh */
-    TRIES = 6,  /* that are priced to find these */
-    BATCH = 64, /* layouts that are priced between two searches, at least */
-    WALKED = 10000 /* evaluations of such a search */
+    PROBES = 2,   /* layouts that fit, of each call and size of mesh */
+    TRIES = 6,    /* that are priced to find these */
+    BATCH = 64,   /* layouts that are priced between two searches, at least */
+    WALKED = 5000 /* evaluations of such a search */
 };
 
 static bool is_listed(const struct weft_candidates *list,

@@ -161,16 +161,19 @@ static struct weft_span span_of(const struct weft_simulation *s, int64_t lot)
 }
 
 /* How much longer all takes with a lot more: than without the last one. Where
- * lots overlap neither their ends nor their begins are as far apart. Plays what
- * is recorded before the last lot, and then all. */
+ * lots overlap neither their ends nor their begins are as far apart: what is
+ * recorded before the last lot is played by itself, and then all. With ZeRO 3
+ * they do not: a step gathers the weights that the one before has updated. */
 static int play_lots(struct weft_simulation *s, double *step_s,
                      struct weft_err *err)
 {
     struct weft_recording *r = &s->r;
     int64_t n_tasks = r->n_tasks, n = r->n_lots;
+    int32_t call = __builtin_ctz(s->how.calls);
+    bool overlap = s->t->plan.call[call].zero < 3;
     double before_s = 0;
     int rc = 0;
-    if (n >= 2) {
+    if (n >= 2 && overlap) {
         r->n_tasks = r->lot[n - 1];
         rc = weft_simulation_play(s, err);
         before_s = rc ? 0 : span_of(s, n - 1).end_s;
@@ -178,6 +181,8 @@ static int play_lots(struct weft_simulation *s, double *step_s,
     }
     if (!rc)
         rc = weft_simulation_play(s, err);
+    if (!rc && n >= 2 && !overlap)
+        before_s = span_of(s, n - 1).end_s;
     *step_s = rc || n < 2 ? 0 : span_of(s, n).end_s - before_s;
     return rc;
 }
