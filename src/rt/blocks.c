@@ -16,9 +16,9 @@ enum { STEP_BYTES = 128, SLAB_BYTES = 1 << 16, LINK_BYTES = 64 };
 
 /* AddressSanitizer should see a use after the end. */
 #ifdef __SANITIZE_ADDRESS__
-enum { N_KEPT = 0 };
+enum { KEPT_BYTES = 0 };
 #else
-enum { N_KEPT = WEFT_BLOCK_SIZES };
+enum { KEPT_BYTES = WEFT_BLOCK_SIZES * STEP_BYTES };
 #endif
 
 /* A new block; NULL: out of memory. */
@@ -53,18 +53,19 @@ static struct weft_task *take(struct weft_blocks *blocks, size_t i)
 struct weft_task *weft_block_get(struct weft_rt *rt, size_t bytes)
 {
     size_t i = (bytes - 1) / STEP_BYTES;
-    struct weft_task *t = i < N_KEPT ? take(&rt->blocks, i)
-                                     : weft_realloc(NULL, 1, bytes);
+    bool is_kept = bytes <= KEPT_BYTES;
+    struct weft_task *t = is_kept ? take(&rt->blocks, i)
+                                  : weft_realloc(NULL, 1, bytes);
     if (!t)
         return NULL;
     memset(t, 0, sizeof *t);
-    t->size = (int8_t) (i < N_KEPT ? i : N_KEPT);
+    t->size = is_kept ? (int8_t) i : -1;
     return t;
 }
 
 void weft_block_put(struct weft_rt *rt, struct weft_task *t)
 {
-    if (t->size == N_KEPT) {
+    if (t->size < 0) {
         weft_free(t);
         return;
     }
