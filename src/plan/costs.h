@@ -11,7 +11,8 @@
  *                + passes x rows x hidden x row_bytes / memory
  *     measured   task_s + tiles x task_tile_s + what its work took
  *     gangs      what a member's tasks take that its instruction stands for,
- *                and what it receives from the others
+ *                and what it receives from the others; members at several
+ *                places that are sent nothing read two sums in each layer
  *     messages   from place to place: links and latency; who shares a link
  *                with whom is the simulation's matter. Measured ones are as many
  *                bytes longer as a link carries while a core handles one

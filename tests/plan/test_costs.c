@@ -389,6 +389,40 @@ static void test_gang(void)
     weft_costs_free(costs);
 }
 
+/* Two members of a node that read one another's parts in their tasks, of 2 steps
+ * of 17 rows of 8 numbers in 3 layers: 12 sums. In one place they need no link.
+ * As instructions that stand for a task each they take as long. */
+static void test_gang_without_copies(void)
+{
+    const struct weft_shape shape = {.dtype = WEFT_F32, .hidden = 8};
+    const struct weft_work work = {.shape = &shape,
+                                   .n_steps = 2,
+                                   .n_layers = 3,
+                                   .n_rows = 34,
+                                   .flop = 1e9};
+    struct weft_costs *costs = costs_of_places();
+    double alone = 20e-6 + 6 * 7e-6 + 1e9 / (10e12 * 0.18);
+    double sums = 12 * (2e-6 + 17 * 8 * 4 / 200e9);
+    for (int32_t at = 0; at < 3; at++) {
+        weft_recording_init(&r);
+        for (int32_t k = 0; k < 2; k++) {
+            if (at == 2)
+                weft_recording_gang(
+                    &r, &(struct weft_rec_gang){.task = k, .n_expanded = 2});
+            task(WEFT_REC_TASK, at > 0 ? 2 + k : 2, &work);
+            if (at < 2)
+                weft_recording_member(&r, k, 2);
+            r.task[k].gang = k;
+            r.task[k].member = (uint8_t) k;
+            r.task[k].n_members = 2;
+        }
+        CHECK(near(weft_costs_task(costs, &r, 1, 3),
+                   at > 0 ? alone + sums : alone));
+        weft_recording_release(&r);
+    }
+    weft_costs_free(costs);
+}
+
 /* Where a machine was measured, a task begins, and is inserted, the later the
  * more tiles it uses. */
 static void test_measured(void)
@@ -441,5 +475,6 @@ WEFT_TESTS("plan/costs", {"test_read", test_read},
            {"test_faults", test_faults}, {"test_examples", test_examples},
            {"test_tasks", test_tasks}, {"test_paths", test_paths},
            {"test_host", test_host}, {"test_gang", test_gang},
+           {"test_gang_without_copies", test_gang_without_copies},
            {"test_measured", test_measured},
            {"test_cpus_beside_gpus", test_cpus_beside_gpus})
