@@ -102,7 +102,8 @@ void draw_moves(void)
     struct weft_plan plan = {.n_nodes = 2, .n_devices = 2};
     struct weft_shape s = quickstart();
     int32_t first[3];
-    double sent[PLACES] = {0}, got[PLACES] = {0}, kept[PLACES] = {0};
+    struct weft_move_load load[PLACES] = {{0, 0}};
+    double got[PLACES] = {0}, kept[PLACES] = {0};
     double across = 0;
     plan.call[TRAIN] = (struct weft_call_plan){
         .mesh = {0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2};
@@ -126,7 +127,7 @@ void draw_moves(void)
             svg_rect(x + p * COLUMN, y, 29, ROW - 4, svg_colour[p], "none");
         }
         int32_t n = weft_plan_moves(node, n_have, have, n_want, want,
-                                    (double) c.bytes, sent, move);
+                                    (double) c.bytes, load, move);
         for (int32_t k = 0; k < n; k++) {
             svg_shade(x + move[k].to * COLUMN, y, 29, ROW - 4,
                       svg_colour[move[k].from], 0.3);
@@ -139,7 +140,7 @@ void draw_moves(void)
     }
     for (int32_t p = 0; p < PLACES; p++) {
         static const char *const what[] = {"has", "gets", "sends"};
-        const double bytes[] = {kept[p], got[p], sent[p]};
+        const double bytes[] = {kept[p], got[p], load[p].sent};
         for (int k = 0; k < 3; k++)
             svg_text(92 + p * COLUMN, 196 + k * 16, 12, "start", INK,
                      "%s %.0f kB", what[k], bytes[k] / 1000);

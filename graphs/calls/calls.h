@@ -411,5 +411,13 @@ int weft_g_generate_move(struct weft_seq *seq,
                          struct weft_err *err);
 int32_t weft_g_generate_place(const struct weft_g_generate *gen,
                               int32_t instance);
+/* What instances do next waits, on each of their devices, for the training of a
+ * model that was submitted before and shares the device: chunks in between hold
+ * up all stages of its pipeline, and its weights would move when generation has
+ * ended, beside nothing. */
+void weft_g_generate_behind(struct weft_seq *seq,
+                            const struct weft_g_generate *gen,
+                            const struct weft_g_model *trained,
+                            int32_t iteration);
 
 #endif

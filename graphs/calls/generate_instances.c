@@ -228,6 +228,62 @@ int32_t weft_g_generate_place(const struct weft_g_generate *gen,
     return weft_tile_place(gen->instance[instance].state);
 }
 
+/* ---- Training that shares its devices ------------------------------------ */
+
+/* Has a tile written after all weights that a training stage publishes at a
+ * place. */
+static void behind_stage(struct weft_seq *seq, const struct weft_where *where,
+                         const struct weft_params *fwd,
+                         const struct weft_g_stage *stage,
+                         struct weft_tile *tile)
+{
+    const struct weft_layer_tiles to = {{NULL}, tile};
+    int32_t first = stage->first - stage->is_first;
+    for (int32_t l = first; l < stage->end + stage->is_last; l++) {
+        enum weft_param_group group = l < stage->first ? WEFT_GROUP_EMBED
+                                    : l == stage->end  ? WEFT_GROUP_HEAD
+                                                       : WEFT_GROUP_LAYER;
+        const struct weft_layer_tiles own = weft_params_group(fwd, group, l);
+        weft_insert_open_group(seq, where, NULL, &own, &to);
+    }
+}
+
+static void behind_device(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          const struct weft_g_model *trained, int32_t device,
+                          struct weft_tile *tile)
+{
+    const struct weft_g_layout *home = &trained->home;
+    for (int32_t i = 0; i < home->plan.dp * home->plan.pp; i++) {
+        struct weft_g_stage stage;
+        weft_g_stage_get(home, i % home->plan.dp, i / home->plan.dp, &stage);
+        for (int32_t k = 0; k < stage.n; k++)
+            if (stage.member[k].device == device)
+                behind_stage(seq, where, &trained->fwd[stage.member[k].place],
+                             &stage, tile);
+    }
+}
+
+void weft_g_generate_behind(struct weft_seq *seq,
+                            const struct weft_g_generate *gen,
+                            const struct weft_g_model *trained,
+                            int32_t iteration)
+{
+    const struct weft_call_plan *plan = &gen->layout.plan;
+    for (int32_t i = 0; i < gen->n_instances; i++) {
+        const struct weft_g_instance *instance = &gen->instance[i];
+        struct weft_where where = weft_g_generate_where(gen, instance,
+                                                        iteration);
+        where.device = -1;
+        for (int32_t k = 0; k < plan->pp * plan->tp; k++) {
+            const struct weft_g_member *m = weft_g_layout_member(
+                &gen->layout, instance->dp, k / plan->tp, k % plan->tp);
+            behind_device(seq, &where, trained, m->device,
+                          instance->arena[k]);
+        }
+    }
+}
+
 /* On a device chunks have priority over inference, as the next phase waits for
  * generation. */
 struct weft_where weft_g_generate_where(

@@ -196,8 +196,8 @@ struct opening {
     bool keeps; /* places get copies of what they have, too */
     int32_t *node, *have, *want; /* (n_places) */
     int32_t *lack;               /* (n_places): places that lack a piece */
-    double *sent;
-    struct weft_move *move; /* (n_places) */
+    struct weft_move_load *load; /* (n_places) */
+    struct weft_move *move;      /* (n_places) */
     struct weft_err *err;
 };
 
@@ -271,7 +271,7 @@ static void send(struct opening *o, const struct wanted *w, int32_t n_have,
     int32_t n = n_want == 0
                   ? 0
                   : weft_plan_moves(o->node, n_have, have, n_want, want,
-                                    (double) bytes, o->sent, o->move);
+                                    (double) bytes, o->load, o->move);
     for (int32_t i = 0; i < n; i++) {
         weft_insert_copy(o->seq, o->where, tile_at(o, w, o->move[i].from),
                          tile_at(o, w, o->move[i].to));
@@ -287,7 +287,7 @@ static int convert(struct opening *o, const struct wanted *w, int32_t place)
     struct weft_tile *to = tile_at(o, w, place);
     size_t bytes = weft_tile_bytes(to);
     weft_plan_moves(o->node, w->n_have, o->have, 1, &place, (double) bytes,
-                    o->sent, o->move);
+                    o->load, o->move);
     struct weft_tile *from = tile_at(o, w, o->move[0].from), *raw;
     struct weft_tile_id id = {
         m->name, "weights in another order", 0, w->layer, w->block, place};
@@ -389,7 +389,7 @@ static void move_piece(struct opening *o, const struct wanted *w, int32_t i,
     int32_t n = n_lack == 0
                   ? 0
                   : weft_plan_moves(o->node, 1, &owner, n_lack, o->lack,
-                                    (double) bytes, o->sent, o->move);
+                                    (double) bytes, o->load, o->move);
     for (int32_t k = 0; k < n; k++) {
         int32_t from = o->move[k].from, to = o->move[k].to;
         weft_insert_copy(
@@ -463,6 +463,36 @@ static int take_own(struct opening *o, const struct needs *needs, size_t i,
     return rc;
 }
 
+/* What comes to places from other nodes: a tile once to a node, to any of its
+ * places. */
+static void count_coming(struct opening *o, const struct needs *needs)
+{
+    const struct weft_g_model *m = o->view->model;
+    for (size_t i = 0; i < needs->n; i++) {
+        int32_t layer, block, n_node, end;
+        enum weft_tile_kind kind = kind_at(&m->shape, i, &layer, &block);
+        double bytes = (double) weft_g_fwd_bytes(&m->shape, kind, block);
+        if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
+            continue;
+        for (int32_t p = 0; p < m->n_places; p = end) {
+            bool there = false;
+            n_node = 0;
+            for (end = p; end < m->n_places && o->node[end] == o->node[p];
+                 end++) {
+                n_node += needs->need[(size_t) end * needs->n + i];
+                there = there
+                     || is_whole(m,
+                                 weft_g_params_tile(&m->fwd[end], kind, layer,
+                                                    block),
+                                 kind, block);
+            }
+            for (int32_t q = p; q < end && !there; q++)
+                if (needs->need[(size_t) q * needs->n + i])
+                    o->load[q].comes += bytes / n_node;
+        }
+    }
+}
+
 static int view_fill(struct opening *o, const struct needs *needs)
 {
     const struct weft_g_model *m = o->view->model;
@@ -509,7 +539,7 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
                         .have = weft_alloc(n, sizeof *o.have),
                         .want = weft_alloc(n, sizeof *o.want),
                         .lack = weft_alloc(n, sizeof *o.lack),
-                        .sent = weft_alloc(n, sizeof *o.sent),
+                        .load = weft_alloc(n, sizeof *o.load),
                         .move = weft_alloc(n, sizeof *o.move),
                         .err = err};
     *out = (struct weft_g_view){.model = model, .seq = seq, .where = *where};
@@ -518,10 +548,12 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
         rc = view_params(out, err);
     if (!rc)
         rc = needs_init(&model->shape, layout, model->n_places, &needs, err);
-    if (!rc && !(o.node && o.have && o.want && o.lack && o.sent && o.move))
+    if (!rc && !(o.node && o.have && o.want && o.lack && o.load && o.move))
         rc = weft_err_nomem(err, "a reallocation", n * 32);
     for (int32_t p = 0; p < model->n_places && !rc; p++)
         o.node[p] = weft_rt_place_rank(model->rt, p);
+    if (!rc)
+        count_coming(&o, &needs);
     if (!rc)
         rc = view_fill(&o, &needs);
     weft_free(needs.need);
@@ -529,7 +561,7 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
     weft_free(o.have);
     weft_free(o.want);
     weft_free(o.lack);
-    weft_free(o.sent);
+    weft_free(o.load);
     weft_free(o.move);
     return rc;
 }

@@ -148,16 +148,25 @@ int32_t weft_plan_split_cost(int32_t n, const double *cost, int32_t parts,
 
 struct weft_move {
     int32_t from, to; /* places */
+    double after;     /* bytes that pass, about, before it has come */
+};
+/* Bytes of a place, of all tiles together. */
+struct weft_move_load {
+    double sent, got; /* so far; got: from other nodes */
+    double comes;     /* in all, from other nodes, about; 0: not known */
 };
 /* Moves that bring one tile from the places that have it to those that want
- * it and lack it, in an order in which every source has it (ReaL section 6):
- * per destination the cheapest source, same node before other nodes, then
- * the one that has sent least (`sent`, bytes per place, is updated), then the
- * lowest; who got it becomes a source for the next. node_of: (n_places).
- * move_out (n_want). Returns how many. */
+ * it and lack it, in an order in which every source has it (ReaL section 6).
+ * It comes to a node once, to the place that has got least, and from there to
+ * the node's others. The source is the one that may have sent it first, when it
+ * has sent what it was to send, and has it itself: messages on a link share it,
+ * so what a place gets comes when about all of it does. Of several it is the
+ * one that has it first, then the lowest. node_of: (n_places). load (n_places)
+ * is updated. move_out (n_want). Returns how many. */
 int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
                         const int32_t *have, int32_t n_want,
-                        const int32_t *want, double bytes, double *sent,
+                        const int32_t *want, double bytes,
+                        struct weft_move_load *load,
                         struct weft_move *move_out);
 
 /* ---- Making and checking ---------------------------------------------- */

@@ -186,6 +186,39 @@ static void add_stats(const struct weft_rollout_stats *stats,
                                            stats->most_pages);
 }
 
+/* Whether weights that a call trains are then moved, to infer elsewhere. */
+static bool moves(const struct weft_trainer *t, int32_t call)
+{
+    const struct weft_call_plan *home = &t->plan.call[call];
+    for (int32_t c = 1; c < t->flow.n_calls; c++) {
+        const struct weft_call_plan *p = &t->plan.call[c];
+        if (t->flow.call[c].kind == WEFT_INFER
+            && t->flow.call[c].role == t->flow.call[call].role
+            && (memcmp(&p->mesh, &home->mesh, sizeof p->mesh) != 0
+                || p->dp != home->dp || p->tp != home->tp
+                || p->pp != home->pp))
+            return true;
+    }
+    return false;
+}
+
+/* Generation begins behind other models' training of the iteration before where
+ * they share devices and its weights then move, beside generation. Nothing waits
+ * where generation needs no new weights, or a fused schedule trains both models,
+ * which end together. */
+static void begin_behind(const struct weft_iteration_set *s)
+{
+    const struct weft_trainer *t = s->p->t;
+    const struct weft_g_generate *gen = &t->gen[s->call];
+    if (s->p->stale || s->p->as_completed || t->plan.intra_stage_fusion)
+        return;
+    for (int32_t c = 1; c < t->flow.n_calls; c++) {
+        const struct weft_g_model *m = &t->model[t->flow.call[c].role].tiles;
+        if (weft_flow_trains(&t->flow, c) && m != gen->model && moves(t, c))
+            weft_g_generate_behind(t->seq, gen, m, s->p->iteration);
+    }
+}
+
 /* Generates the round's samples of all sets at the same time. */
 static int roll_out(struct weft_iteration *p)
 {
@@ -225,6 +258,8 @@ static int roll_out(struct weft_iteration *p)
         weft_rollout_reset(&p->t->gen[s->call]);
         if (!rc && !s->policy.model)
             rc = open_view(s, false);
+        if (!rc && p->round == 0)
+            begin_behind(s);
     }
     if (!rc)
         weft_iteration_deal_begin(p);

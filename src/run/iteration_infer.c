@@ -131,6 +131,7 @@ static int open_view(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     struct weft_where where = where_of(p, c);
     struct weft_g_view *kept = &p->kept[c->call];
+    where.priority = WEFT_PRIORITY_SAMPLE; /* others wait for it */
     if (c->open)
         return 0;
     c->open = true;
