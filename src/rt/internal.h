@@ -362,7 +362,7 @@ struct weft_task {
     struct weft_copier *copier;
     atomic_int n_missing;
     int16_t member;    /* of the team */
-    int8_t size;       /* of its block (blocks.c) */
+    int8_t size;       /* of its block; -1: not kept (blocks.c) */
     bool follows;      /* others were under way on the stream before */
     bool is_under_way; /* its body put work on a stream, which may go on */
     struct weft_task
