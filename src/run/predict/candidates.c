@@ -257,41 +257,85 @@ static int bound(struct weft_finding *f, double shortest,
 
 /* ---- The order ----------------------------------------------------------- */
 
+/* How much each call may take of a device so that all fit together. */
+static double share_of(const struct weft_finding *f)
+{
+    int32_t n = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++)
+        n += weft_flow_placed(f->needs->flow, c);
+    return (double) f->needs->device_bytes / n;
+}
+
+/* Whether a layout's weights, gradients and optimizer state are no more. */
+static bool is_slim(const struct weft_finding *f, int32_t call,
+                    const struct weft_call_plan *at)
+{
+    const struct weft_shape *s =
+        f->needs->shape[f->needs->flow->call[call].role];
+    double n = (double) weft_shape_n_params(s) / at->tp / at->pp;
+    double each = (double) weft_dtype_bytes(s->dtype);
+    if (weft_flow_trains(f->needs->flow, call))
+        each += 4 + 12.0 / (at->zero > 0 ? at->dp : 1);
+    return n * each <= share_of(f);
+}
+
 /* The open layout of a call that can be in the shortest plan; size: on meshes
- * of so many devices, 0: on all. */
+ * of so many devices, 0: on all; slim: of those alone. */
 static struct weft_candidate *best_of(struct weft_finding *f, int32_t call,
-                                      int32_t size)
+                                      int32_t size, bool slim)
 {
     struct weft_candidates *list = &f->candidates[call];
     struct weft_candidate *best = NULL;
     for (int32_t k = 0; k < list->n; k++) {
         struct weft_candidate *c = &list->at[k];
         if (!c->closed && (size == 0 || weft_mesh_size(&c->plan.mesh) == size)
-            && (!best || c->bound < best->bound))
+            && (!best || c->bound < best->bound)
+            && (!slim || is_slim(f, call, &c->plan)))
             best = c;
     }
     return best;
 }
 
-static int32_t n_fitting(const struct weft_finding *f, int32_t call)
+/* Variants of a call that need no more of a device. */
+static int32_t n_within(const struct weft_finding *f, int32_t call,
+                        double bytes)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < f->n_variants[call]; i++)
-        n += f->variant[call][i].held + f->variant[call][i].active
-          <= (double) f->needs->device_bytes;
+        n += f->variant[call][i].held + f->variant[call][i].active <= bytes;
     return n;
+}
+
+static int32_t n_fitting(const struct weft_finding *f, int32_t call)
+{
+    return n_within(f, call, (double) f->needs->device_bytes);
+}
+
+/* A layout of each call with which all fit together: where time is up before
+ * more are priced, there is a plan. */
+static int probe_slim(struct weft_finding *f, struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
+        struct weft_candidate *at;
+        for (int k = 0; k < TRIES && n_within(f, c, share_of(f)) == 0 && !rc
+                        && !f->stopped && (at = best_of(f, c, 0, true));
+             k++)
+            rc = price(f, c, at, err);
+    }
+    return rc;
 }
 
 static int probe(struct weft_finding *f, struct weft_err *err)
 {
-    int rc = 0;
+    int rc = probe_slim(f, err);
     int32_t all = f->needs->n_nodes * f->n_devices;
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
         for (int32_t size = all; size > 0; size--) {
             int32_t want = n_fitting(f, c) + PROBES;
             struct weft_candidate *at;
             for (int k = 0; k < TRIES && n_fitting(f, c) < want && !rc
-                            && !f->stopped && (at = best_of(f, c, size));
+                            && !f->stopped && (at = best_of(f, c, size, false));
                  k++)
                 rc = price(f, c, at, err);
         }
@@ -325,7 +369,7 @@ static int price_batch(struct weft_finding *f, int32_t n,
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
         int64_t part = weft_ceil_div((int64_t) n_open(f, c) * n, all);
         struct weft_candidate *at;
-        for (; part > 0 && !rc && !f->stopped && (at = best_of(f, c, 0));
+        for (; part > 0 && !rc && !f->stopped && (at = best_of(f, c, 0, false));
              part--)
             rc = price(f, c, at, err);
     }
