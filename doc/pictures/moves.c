@@ -102,7 +102,7 @@ void draw_moves(void)
     struct weft_plan plan = {.n_nodes = 2, .n_devices = 2};
     struct weft_shape s = quickstart();
     int32_t first[3];
-    struct weft_move_load load[PLACES] = {{0, 0}};
+    struct weft_move_load load[PLACES] = {{0, 0, 0}};
     double got[PLACES] = {0}, kept[PLACES] = {0};
     double across = 0;
     plan.call[TRAIN] = (struct weft_call_plan){
