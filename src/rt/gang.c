@@ -120,7 +120,9 @@ bool weft_exec_meet(struct weft_exec *x)
     } else {
         wait_for(team, round_is_over, round);
     }
-    return !atomic_load(&team->failed);
+    /* All have come, or nobody will: all get the same answer, also where one of
+     * them has failed since. */
+    return atomic_load(&team->round) != round;
 }
 
 int weft_exec_member(const struct weft_exec *x)
