@@ -86,9 +86,8 @@ static void make_task(struct world *w)
         else if (n == 1 && draw(3) == 0)
             where.device = -1;
         weft_recording_task(&r, WEFT_REC_TASK, "task", &where, place);
-        struct weft_rec_task *t = &r.task[r.n_tasks - 1];
-        t->member = (uint8_t) i;
-        t->n_members = (uint8_t) (n > 1 ? n : 0);
+        if (n > 1)
+            weft_recording_member(&r, i, n);
         seconds_of[r.n_tasks - 1] = draw_s();
         use_some(w, place);
     }
