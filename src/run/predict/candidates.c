@@ -334,8 +334,9 @@ static int probe(struct weft_finding *f, struct weft_err *err)
         for (int32_t size = all; size > 0; size--) {
             int32_t want = n_fitting(f, c) + PROBES;
             struct weft_candidate *at;
-            for (int k = 0; k < TRIES && n_fitting(f, c) < want && !rc
-                            && !f->stopped && (at = best_of(f, c, size, false));
+            for (int k = 0;
+                 k < TRIES && n_fitting(f, c) < want && !rc && !f->stopped
+                 && (at = best_of(f, c, size, false));
                  k++)
                 rc = price(f, c, at, err);
         }
@@ -369,7 +370,8 @@ static int price_batch(struct weft_finding *f, int32_t n,
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
         int64_t part = weft_ceil_div((int64_t) n_open(f, c) * n, all);
         struct weft_candidate *at;
-        for (; part > 0 && !rc && !f->stopped && (at = best_of(f, c, 0, false));
+        for (;
+             part > 0 && !rc && !f->stopped && (at = best_of(f, c, 0, false));
              part--)
             rc = price(f, c, at, err);
     }
