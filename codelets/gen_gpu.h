@@ -2,8 +2,8 @@
 /*
  * Decode steps of a stage at a GPU's place: what they have in its memory, and
  * how they are put on its stream. A task has one (gen_stage.c); where the GPU
- * has the whole model it has a chunk of them (gen_chunk_gpu.c). The members of a
- * tp group have one each (gen_group_gpu.c).
+ * has the whole model it has a chunk of them (gen_chunk_gpu.c). The members of
+ * a tp group have one each (gen_group_gpu.c).
  *
  * Steps in which every text has one row are CUDA graphs: of as many rows as
  * there are, or a few more that are no text's, and where several follow one
@@ -17,8 +17,8 @@
 #include "codelets/gen.h"
 #include "codelets/gpu.h"
 
-/* What a member of a tp group has in its GPU's memory for the others. NULL: what
- * its stage does not do. */
+/* What a member of a tp group has in its GPU's memory for the others. NULL:
+ * what its stage does not do. */
 struct weft_gen_exchange {
     struct weft_k_meetings *meetings;
     float *embedded; /* (rows, H) its tokens' rows */
@@ -79,9 +79,9 @@ int weft_gen_gpu_open(struct weft_gen_gpu *g, struct weft_exec *x);
 void weft_gen_group_open(struct weft_gen_gpu *g,
                          const struct weft_gang_ranges *members, int32_t k,
                          int32_t most_rows, void *const exchange[]);
-/* Does what weft_gen_gpu_put() may otherwise do in between: it chooses products,
- * which waits for the GPU, and makes the graph of a step without a chunk if it
- * is to be made now. Errors: of products. */
+/* Does what weft_gen_gpu_put() may otherwise do in between: it chooses
+ * products, which waits for the GPU, and makes the graph of a step without a
+ * chunk if it is to be made now. Errors: of products. */
 int weft_gen_gpu_prepare(struct weft_gen_gpu *g, int32_t step,
                          struct weft_exec *x);
 
@@ -103,8 +103,8 @@ void weft_gen_gpu_get(const struct weft_gen_gpu *g, int32_t first,
 void weft_gen_gpu_get_step(const struct weft_gen_gpu *g, int32_t *drawn);
 
 /* What a member puts on its stream where a GPU with all blocks does the same
- * alone: the embedding, a layer of the stage, and logits of rows (n) of x, which
- * the first member then has whole. */
+ * alone: the embedding, a layer of the stage, and logits of rows (n) of x,
+ * which the first member then has whole. */
 void weft_gen_group_embed(const struct weft_gen_gpu *g,
                           const struct weft_k_batch *batch);
 void weft_gen_group_layer(const struct weft_gen_gpu *g,

@@ -9,15 +9,16 @@
  * Nobody waits for ever:
  * - The tasks are a gang: all members' bodies run at the same time, and the
  *   gangs that a device has in common with another begin in one order on both
- *   (sched/lanes.c). A GPU's worker puts one body after the other on one stream,
- *   whether or not those before have ended. So two streams have their meetings
- *   in one order, and the first that has not taken place waits for no other:
- *   only for kernels and copies before it, which end.
+ *   (sched/lanes.c). A GPU's worker puts one body after the other on one
+ *   stream, whether or not those before have ended. So two streams have their
+ *   meetings in one order, and the first that has not taken place waits for no
+ *   other: only for kernels and copies before it, which end.
  * - Bodies meet before they put the first of these kernels on their streams.
  *   What may wait for a GPU, or for another thread, is done before: memory is
  *   allocated, products are chosen, a graph is captured (which keeps those off
- *   who wait for a whole GPU: rt/card.c). What follows are launches alone. So a thread that waits for
- *   a GPU waits for kernels that are there, or that come whatever it does.
+ *   who wait for a whole GPU: rt/card.c). What follows are launches alone. So a
+ *   thread that waits for a GPU waits for kernels that are there, or that come
+ *   whatever it does.
  * - A meeting is one warp that needs no other of its GPU, so it finds room
  *   beside what copiers and other streams do.
  * - A member that cannot launch ends the others' meetings, and a meeting that

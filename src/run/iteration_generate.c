@@ -203,9 +203,9 @@ static bool moves(const struct weft_trainer *t, int32_t call)
 }
 
 /* Generation begins behind other models' training of the iteration before where
- * they share devices and its weights then move, beside generation. Nothing waits
- * where generation needs no new weights, or a fused schedule trains both models,
- * which end together. */
+ * they share devices and its weights then move, beside generation. Nothing
+ * waits where generation needs no new weights, or a fused schedule trains both
+ * models, which end together. */
 static void begin_behind(const struct weft_iteration_set *s)
 {
     const struct weft_trainer *t = s->p->t;

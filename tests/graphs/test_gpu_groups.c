@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generation of tp groups whose members are GPUs: a step is one task of each
- * member, most of them one launch of a graph, with all exchanges inside; what an
- * instance ends with is what it is on a CPU device. Graphs are made in the first
- * iteration and launched in those after it. */
+ * member, most of them one launch of a graph, with all exchanges inside; what
+ * an instance ends with is what it is on a CPU device. Graphs are made in the
+ * first iteration and launched in those after it. */
 #define WEFT_TEST_CARDS 4
 #include "chunks_fixture.h"
 

@@ -389,9 +389,9 @@ static void test_gang(void)
     weft_costs_free(costs);
 }
 
-/* Two members of a node that read one another's parts in their tasks, of 2 steps
- * of 17 rows of 8 numbers in 3 layers: 12 sums. In one place they need no link.
- * As instructions that stand for a task each they take as long. */
+/* Two members of a node that read one another's parts in their tasks, of 2
+ * steps of 17 rows of 8 numbers in 3 layers: 12 sums. In one place they need no
+ * link. As instructions that stand for a task each they take as long. */
 static void test_gang_without_copies(void)
 {
     const struct weft_shape shape = {.dtype = WEFT_F32, .hidden = 8};

@@ -108,8 +108,8 @@ static void play(const struct weft_overlap_job *job,
     weft_free(status);
 }
 
-/* n samples of one prompt, which is long enough to be worth sharing, and is read
- * before the step in which a response ends. */
+/* n samples of one prompt, which is long enough to be worth sharing, and is
+ * read before the step in which a response ends. */
 static void share(struct weft_overlap_sample *sample, struct coming *coming,
                   int32_t n, int32_t first)
 {
@@ -176,8 +176,8 @@ static void test_steps(void)
     CHECK(n_mixed > 1000);
 }
 
-/* How often samples were put off with room for so many tokens, and when the last
- * has ended. */
+/* How often samples were put off with room for so many tokens, and when the
+ * last has ended. */
 static int32_t put_off(const struct weft_overlap_sample sample[4],
                        int32_t room, double *end_s)
 {
@@ -200,9 +200,9 @@ static int32_t put_off(const struct weft_overlap_sample sample[4],
     return out.n_put_off;
 }
 
-/* Four samples of 100 and 20 tokens. By themselves they have 119 cached each when
- * they end. With one prompt the first ends early, and the others, which begin a
- * step later, have its 99 tokens in common and 20 of their own. */
+/* Four samples of 100 and 20 tokens. By themselves they have 119 cached each
+ * when they end. With one prompt the first ends early, and the others, which
+ * begin a step later, have its 99 tokens in common and 20 of their own. */
 static void test_room(void)
 {
     struct weft_overlap_sample sample[4];

@@ -99,8 +99,8 @@ static void test_moves_receivers(void)
 
 /* Eight nodes of a place, of which two have each of eight tiles, all of them
  * are to come to all. What comes to all is 6 tiles a place, and each may send
- * as much of its own: nobody sends on what it got. With one tile, which 0 has, it
- * is sent on once 0 has sent what comes to another. */
+ * as much of its own: nobody sends on what it got. With one tile, which 0 has,
+ * it is sent on once 0 has sent what comes to another. */
 static void test_moves_spread(void)
 {
     enum { N = 8 };

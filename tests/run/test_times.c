@@ -416,9 +416,9 @@ static void test_prices(void)
     deep_close(&d);
 }
 
-/* Where training has stages or one node, few layers stand for all of a stage, one
- * or two members for a tp group, two replicas for all: in seconds, and in what
- * replicas divide among them. */
+/* Where training has stages or one node, few layers stand for all of a stage,
+ * one or two members for a tp group, two replicas for all: in seconds, and in
+ * what replicas divide among them. */
 static void test_prices_staged(void)
 {
     static const struct weft_call_plan row[] = {

@@ -151,9 +151,9 @@ static void take_common(struct weft_overlap_run *run,
     in->held += n - run->state[s].common;
 }
 
-/* Whether the active sample number k, of which nothing is cached, begins in this
- * step: none that began earlier waits for room, there is room for all of it, and
- * its prompt is not just being read. */
+/* Whether the active sample number k, of which nothing is cached, begins in
+ * this step: none that began earlier waits for room, there is room for all of
+ * it, and its prompt is not just being read. */
 static bool start(struct weft_overlap_run *run,
                   struct weft_overlap_instance *in, int32_t k, bool *waits)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a call takes by itself in a layout: seconds and memory of its devices.
- * The run is recorded with the layout, of the call's tasks alone, and played: so
- * prices have no second description of what calls do. What other calls make is
- * there from the beginning.
+ * The run is recorded with the layout, of the call's tasks alone, and played:
+ * so prices have no second description of what calls do. What other calls make
+ * is there from the beginning.
  *
  * A large run is not recorded whole. Of each epoch's optimizer steps two are,
  * with their samples: every other one takes as much longer as the second takes
@@ -15,17 +15,17 @@
  *                          their replicas; seconds go by log2 dp, bytes by
  *                          1 - 1 / dp
  *
- * But of inference, and of training with several stages or on one node, a few layers
- * of each stage are recorded that stand for all of it: each counts for as many as there
- * are in its place (weft_recording_stretch()), and there is no line. Where devices share
- * nothing one member or two stand for a tp group, and where training has several
- * stages, with ZeRO 0 or 1, two replicas for all.
+ * But of inference, and of training with several stages or on one node, a few
+ * layers of each stage are recorded that stand for all of it: each counts for
+ * as many as there are in its place (weft_recording_stretch()), and there is no
+ * line. Where devices share nothing one member or two stand for a tp group, and
+ * where training has several stages, with ZeRO 0 or 1, two replicas for all.
  *
  * Inference and generation have all samples of a replica, whatever the steps,
- * and one node of a stage, as replicas have nothing to tell one another; and one
- * replica, where devices share nothing: every one has a rail and memory of its
- * own, and tasks are inserted in no time. A recording that is large all the same,
- * as that of generation in 64 stages, is given up.
+ * and one node of a stage, as replicas have nothing to tell one another; and
+ * one replica, where devices share nothing: every one has a rail and memory of
+ * its own, and tasks are inserted in no time. A recording that is large all the
+ * same, as that of generation in 64 stages, is given up.
  */
 #ifndef WEFT_RUN_PREDICT_PRICE_H
 #define WEFT_RUN_PREDICT_PRICE_H

@@ -362,7 +362,8 @@ struct few {
  * them meanwhile, and the group waits for that: there one of the others is
  * needed, too. So are all replicas there, and with one stage: they wait for one
  * another's messages. Else two of them are enough, which exchange gradients at
- * the end of a step: what comes from others is there then (plan/recording.h). */
+ * the end of a step: what comes from others is there then
+ * (plan/recording.h). */
 static struct few few_of(const struct weft_pricer *p, int32_t call,
                          const struct weft_call_plan *at)
 {
