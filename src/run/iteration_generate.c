@@ -205,7 +205,7 @@ static bool moves(const struct weft_trainer *t, int32_t call)
 /* Generation begins behind other models' training of the iteration before where
  * they share devices and its weights then move, beside generation. Nothing
  * waits where generation needs no new weights, or a fused schedule trains both
- * models, which end together. */
+ * models, which end together; nor for training that a recording leaves out. */
 static void begin_behind(const struct weft_iteration_set *s)
 {
     const struct weft_trainer *t = s->p->t;
@@ -214,7 +214,8 @@ static void begin_behind(const struct weft_iteration_set *s)
         return;
     for (int32_t c = 1; c < t->flow.n_calls; c++) {
         const struct weft_g_model *m = &t->model[t->flow.call[c].role].tiles;
-        if (weft_flow_trains(&t->flow, c) && m != gen->model && moves(t, c))
+        if (weft_flow_trains(&t->flow, c) && weft_run_inserts(t, c)
+            && m != gen->model && moves(t, c))
             weft_g_generate_behind(t->seq, gen, m, s->p->iteration);
     }
 }
