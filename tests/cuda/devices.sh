@@ -130,9 +130,19 @@ all="every task of an iteration has a measured price"
 profile 0 "2 GPUs: " WEFT_CARDS=2 $gpu --limit 1 -o ppo.json \
     model.critic="$dir/small" model.reference="$dir/small"
 grep -q "$all" out || fail "profile: tasks of PPO without a price"
-for op in gen_draw logits_part logprob value loss adamw gen_retire gae; do
-    grep -qF "\"name\": \"$op\"" ppo.json || fail "profile: no $op"
-done
+measured() # FILE OPERATION...
+{
+    file=$1
+    shift
+    for op; do
+        grep -qF "\"name\": \"$op\"" "$file" || fail "profile: no $op"
+    done
+}
+measured ppo.json gen_chunk gen_stage gen_last_stage gen_settle logprob \
+    value loss adamw gen_retire gae
+profile 0 "$all" "WEFT_CARDS=2 WEFT_CARDS_PEER=0" $gpu --limit 1 \
+    -o apart.json model.critic="$dir/small" model.reference="$dir/small"
+measured apart.json gen_draw logits_part
 for run in kto.yaml grpo.yaml; do
     profile 0 "$all" WEFT_CARDS=1 $gpu --limit 1 -o one.json
 done

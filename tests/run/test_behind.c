@@ -119,7 +119,7 @@ static void play(const char *const *word, const struct weft_call_plan *home,
 static void test_shared(void)
 {
     static const struct weft_mesh all = {0, 1, 0, DEVICES};
-    static const struct weft_call_plan home[] = {
+    const struct weft_call_plan home[] = {
         {.mesh = all, .dp = 2, .tp = 1, .pp = 2},
         {.mesh = all, .dp = 2, .tp = 2, .pp = 1},
         {.mesh = all, .dp = 2, .tp = 2, .pp = 1, .zero = 2},
