@@ -129,6 +129,41 @@ static void test_not_priced(void)
     check_not_priced("train.intra_stage_fusion=true");
 }
 
+/* Whether a search that is stopped after so many layouts has a plan that fits.
+ */
+static bool has_plan(struct finding *f, int after)
+{
+    struct weft_finding at;
+    struct weft_search_problem p;
+    struct weft_search_result r = {.fits = false};
+    struct weft_search *s = NULL;
+    int64_t n = 0;
+    f->find.how.stop = is_stopped;
+    asked = after - 1;
+    int rc = weft_finding_open(&f->config, &f->needs.plan, &f->find, &at,
+                               &err);
+    f->find.how.stop = NULL;
+    if (!rc && !weft_finding_problem(&at, &p, &n, &err)) {
+        REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+        REQUIRE_OK(weft_search_run(s, &f->find.how, &r, &err), err);
+    }
+    weft_search_free(s);
+    weft_finding_close(&at);
+    return r.fits;
+}
+
+/* Where memory is short, layouts with which all calls fit are priced first: the
+ * fastest of each call do not fit together, and 25 are priced before one does. */
+static void test_first(void)
+{
+    static const char *const word[] = {LONG, NULL};
+    struct finding f;
+    open_finding(&f, deep, 4, word);
+    f.needs.plan.device_bytes = 24 << 20;
+    CHECK(has_plan(&f, 12));
+    close_finding(&f);
+}
+
 /* ---- What is fixed ------------------------------------------------------- */
 
 static bool zero_one(const struct weft_flow_call *c,
@@ -263,4 +298,5 @@ static void test_remove(void)
 
 WEFT_TESTS("run/find_options", {"make", make_runs},
            {"left_out", test_left_out}, {"not_priced", test_not_priced},
-           {"fixed", test_fixed}, {"remove", test_remove})
+           {"first", test_first}, {"fixed", test_fixed},
+           {"remove", test_remove})
