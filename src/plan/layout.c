@@ -58,6 +58,14 @@ void weft_plan_default(const struct weft_plan_needs *needs,
     }
 }
 
+bool weft_plan_lies_alike(const struct weft_call_plan *a,
+                          const struct weft_call_plan *b)
+{
+    return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0 && a->tp == b->tp
+        && a->pp == b->pp && a->contiguous == b->contiguous
+        && a->reversed == b->reversed;
+}
+
 /* ---- The text of a layout ----------------------------------------------- */
 
 enum { MAX_DEGREE = 1 << 20 };

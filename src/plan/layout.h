@@ -95,6 +95,11 @@ void weft_plan_release(struct weft_plan *plan);
 
 /* ---- Places ----------------------------------------------------------- */
 
+/* Whether a model's weights lie at the same places in two layouts, so that none
+ * move from one to the other. */
+bool weft_plan_lies_alike(const struct weft_call_plan *a,
+                          const struct weft_call_plan *b);
+
 /* How many devices it has. */
 int32_t weft_mesh_size(const struct weft_mesh *mesh);
 /* The largest mesh from node 0 device 0 of at most `most` (>= 1) devices. */

@@ -194,9 +194,7 @@ static bool moves(const struct weft_trainer *t, int32_t call)
         const struct weft_call_plan *p = &t->plan.call[c];
         if (t->flow.call[c].kind == WEFT_INFER
             && t->flow.call[c].role == t->flow.call[call].role
-            && (memcmp(&p->mesh, &home->mesh, sizeof p->mesh) != 0
-                || p->dp != home->dp || p->tp != home->tp
-                || p->pp != home->pp))
+            && !weft_plan_lies_alike(p, home))
             return true;
     }
     return false;

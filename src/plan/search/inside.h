@@ -72,9 +72,6 @@ double weft_search_move(const struct weft_search *s, const int32_t *choice,
 double weft_search_way(const struct weft_search *s, int32_t role,
                        const struct weft_call_plan *from,
                        const struct weft_call_plan *to);
-/* Whether weights have no copy of their own in the other layout. */
-bool weft_search_alike(const struct weft_call_plan *a,
-                       const struct weft_call_plan *b);
 /* Whether option b of a call can be left out as it has a. */
 bool weft_search_dominates(const struct weft_search *s, int32_t call,
                            const struct weft_option *a,

@@ -49,7 +49,7 @@ static double longer(const struct weft_search *s, int32_t call,
                                : weft_search_way(s, role, n, of_a);
         double with_b = trains ? weft_search_way(s, role, of_b, n)
                                : weft_search_way(s, role, n, of_b);
-        if (weft_search_alike(of_b, n)) {
+        if (weft_plan_lies_alike(of_b, n)) {
             double copy = trains ? o->weights : a->weights;
             largest = copy > largest ? copy : largest;
         }
@@ -83,8 +83,8 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
         || a->weights > b->weights)
         return false;
     if (s->trainer[call] < 0
-        || (weft_search_alike(&a->plan, &b->plan)
-            && (!c->two || weft_search_alike(&a->with, &b->with))))
+        || (weft_plan_lies_alike(&a->plan, &b->plan)
+            && (!c->two || weft_plan_lies_alike(&a->with, &b->with))))
         return true;
     for (int32_t i = 0; i < s->p->n_calls; i++)
         if (i != call && s->trainer[i] == s->trainer[call]

@@ -3,21 +3,11 @@
  * of tasks can undercut. */
 #include "plan/search/inside.h"
 
-bool weft_search_alike(const struct weft_call_plan *a,
-                       const struct weft_call_plan *b)
-{
-    return a->mesh.node == b->mesh.node && a->mesh.n_nodes == b->mesh.n_nodes
-        && a->mesh.device == b->mesh.device
-        && a->mesh.n_devices == b->mesh.n_devices && a->tp == b->tp
-        && a->pp == b->pp && a->contiguous == b->contiguous
-        && a->reversed == b->reversed;
-}
-
 double weft_search_way(const struct weft_search *s, int32_t role,
                        const struct weft_call_plan *from,
                        const struct weft_call_plan *to)
 {
-    return !s->p->move || weft_search_alike(from, to)
+    return !s->p->move || weft_plan_lies_alike(from, to)
              ? 0
              : s->p->move(s->p->ctx, role, from, to);
 }
@@ -75,7 +65,7 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
         here |= 1u << c;
         runs[c] = o->active;
         if (t >= 0 && t != c && (known >> t & 1)
-            && !weft_search_alike(
+            && !weft_plan_lies_alike(
                 weft_search_layout(s, t, weft_search_chosen(s, choice, t),
                                    s->p->call[c].role),
                 &o->plan))
