@@ -19,6 +19,8 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/transfer.h"
+#include "rt/record.h"
 
 enum { IN, OUT, N_WAYS = WEFT_CARD_COPIERS };
 

@@ -5,6 +5,8 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/transfer.h"
+#include "rt/record.h"
 
 /* Memory nodes of both tiles. */
 struct copy_args {

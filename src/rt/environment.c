@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "rt/internal.h"
+#include "rt/environment.h"
 
 int weft_environment_check(struct weft_err *err)
 {

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/record.h"
 
 struct weft_external {
     struct weft_seq *seq;

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "config.h"
 #include "rt/internal.h"
+#include "rt/trace.h"
 #include "rt/world.h"
 
 extern char **environ;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/record.h"
 
 /* Counts the tiles to hold: parts of cut tiles, and tiles not cut. */
 static int count_held(const struct weft_access *access, int n_access)

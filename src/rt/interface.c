@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "rt/internal.h"
+#include "rt/transfer.h"
 
 #if STARPU_MAJOR_VERSION == 1 && STARPU_MINOR_VERSION < 4
 /* the type in register_data_handle; it is int since 1.4 */

@@ -6,131 +6,13 @@
 #include <pthread.h>
 
 #include "plan/recording.h"
+#include "rt/card.h"
 #include "rt/codelet.h"
 #include "rt/policy.h"
 #include "rt/pool.h"
+#include "rt/tile_inside.h"
 #include "rt/watchdog.h"
 #include "rt/world.h"
-
-/* ---- Tiles ------------------------------------------------------------ */
-
-/* A GPU of this rank, which is a place. Tiles there have its memory, and their
- * handles are at home on its node; but for those of classes that lie in host
- * memory (weft_mem_class_on_host()). */
-struct weft_card {
-    struct weft_pool *pool;
-    unsigned node;               /* StarPU's memory node */
-    struct weft_tile *free_tile; /* as rt->free_tile */
-};
-
-struct weft_moments;
-
-/* The handle orders the tasks; the memory is Weft's own, and StarPU moves and
- * allocates nothing (interface.c). Registering a handle costs 10 us and more,
- * so it is done once, and struct and handle are reused for later tiles. A tile
- * of another rank has neither handle nor memory. */
-struct weft_tile {
-    struct weft_rt *rt;
-    struct weft_card *card;      /* whose memory it has; NULL: the host's */
-    starpu_data_handle_t handle; /* NULL: of another rank, or a recorder's */
-    bool here;                   /* of this rank */
-    struct weft_tile_id id;
-    enum weft_mem_class mem;
-    size_t bytes;
-    bool is_reserved; /* its bytes are counted, and it has no memory */
-    /* the tile that this is a part of, which has the memory; or NULL */
-    struct weft_tile *whole;
-    size_t offset; /* there */
-    /* (n_parts); tasks then use their handles, not its own */
-    struct weft_tile **part;
-    int n_parts; /* 0: it is not cut */
-    /* NULL: temporary and not written yet, or a part */
-    void *_Atomic data;
-    atomic_llong after;    /* of its memory: as in struct weft_need */
-    atomic_int n_users;    /* users of the memory: owner, bodies, messages */
-    atomic_int n_refs;     /* users of the struct: owner, StarPU's tasks */
-    atomic_int n_writers;  /* tasks that write and have not ended */
-    atomic_int n_receives; /* how many of these writers are messages */
-    atomic_int trouble;    /* error code that posting a message met */
-    double message_us;     /* when one was last posted */
-    /* of the next one that asks for the memory, to receive; or NULL */
-    struct weft_moments *_Atomic receive;
-    /* messages that have asked for the memory; that have come */
-    atomic_int n_asked, n_came;
-    void *acquired; /* the program's copy of a card's tile */
-    bool acquired_writes;
-    int32_t number; /* in the runtime's recording, if it makes one */
-    uint64_t mark;  /* last insertion that listed this tile ... */
-    int slot;       /* ... and the number of its handle there */
-    struct weft_work_rows rows;
-    struct weft_tile *next; /* next one in the list of free structs */
-    struct weft_tile *all;
-};
-
-/* "actor layer 3 block 1 weights" */
-void weft_tile_label(const struct weft_tile *tile, char *text, size_t size);
-/* Its memory; NULL when it has none yet. */
-WEFT_INLINE void *weft_tile_memory(const struct weft_tile *tile)
-{
-    const struct weft_tile *base = tile->whole ? tile->whole : tile;
-    char *data = atomic_load(&base->data);
-    return data ? data + tile->offset : NULL;
-}
-/* Its memory; a temporary tile without memory gets it now. NULL: none is
- * left. */
-void *weft_tile_data(struct weft_tile *tile, bool zeroed);
-/* The work of this number on the stream of its card's worker uses its memory;
- * the last that does, or -1. */
-void weft_tile_used(struct weft_tile *tile, int64_t number);
-int64_t weft_tile_user(const struct weft_tile *tile);
-/* Writes an error that no memory is left for it. Returns WEFT_ENOMEM. */
-int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err);
-/* Its memory for a message, which always gets some: zeros if nobody wrote the
- * tile, and even beyond the memory limit. `trouble` then records the error. */
-void *weft_tile_message(struct weft_tile *tile);
-/* A tile has two lives. Its memory is given back when the last body that uses
- * it has ended, before the next task may ask for memory. The struct with the
- * handle goes to the next tile only when StarPU is done with the last task,
- * as StarPU asks for sizes after the body. */
-/* uses its memory and the struct */
-WEFT_INLINE void weft_tile_hold(struct weft_tile *tile)
-{
-    atomic_fetch_add(&tile->n_users, 1);
-    atomic_fetch_add(&tile->n_refs, 1);
-}
-void weft_tile_give_back(struct weft_tile *tile);       /* its memory */
-WEFT_INLINE void weft_tile_done(struct weft_tile *tile) /* with its memory */
-{
-    if (atomic_fetch_sub(&tile->n_users, 1) == 1)
-        weft_tile_give_back(tile);
-}
-void weft_tile_give_up(struct weft_tile *tile); /* the struct */
-/* ends the use of the struct, after that */
-WEFT_INLINE void weft_tile_drop(struct weft_tile *tile)
-{
-    if (atomic_fetch_sub(&tile->n_refs, 1) == 1)
-        weft_tile_give_up(tile);
-}
-void weft_tile_unhold(struct weft_tile *tile);   /* both */
-void weft_tile_register(struct weft_tile *tile); /* makes its handle */
-void weft_interface_start(void);
-/* Its memory node, where its handle is at home. */
-WEFT_INLINE unsigned weft_tile_node(const struct weft_tile *tile)
-{
-    return tile->card ? tile->card->node : STARPU_MAIN_RAM;
-}
-/* The body of a codelet that only waits for its tiles. Returns 0. */
-int weft_no_work(const void *args, void *const buf[], int n_buf,
-                 struct weft_exec *x);
-/* Whether it has a GPU's memory, or would have, where it is only recorded. */
-bool weft_tile_on_card(const struct weft_tile *tile);
-/* The device that does what is to be done at a place by any; -1: one of those
- * that share it. */
-int weft_place_device(const struct weft_rt *rt, int place);
-/* Drops the owner's references to its parts (parts.c). */
-void weft_tile_drop_parts(struct weft_tile *tile);
-/* Frees all tiles with their handles; called when no task is left. */
-void weft_tile_free_all(struct weft_rt *rt);
 
 /* ---- Workers ---------------------------------------------------------- */
 
@@ -170,43 +52,6 @@ WEFT_INLINE void weft_exec_reset(struct weft_exec *x) /* after a body */
 }
 void weft_exec_clear(struct weft_exec *x);
 
-/* Work of a card (card.c). The host's node with any pointer of the host. _copy
- * with stream NULL ends before it returns, as _zero does, and comes after what
- * was put on any stream of the card before; _error: the code of a body that
- * returned rc, with what was refused when it was launched. What fails later
- * ends the job with a sentence; _note: of the worker whose thread this is. */
-/* The calling thread uses one of this rank's cards from here on, if it named
- * none yet. Else its first call of CUDA would take some hundred MiB of the
- * machine's card 0, which may be another rank's. */
-void weft_card_use(const struct weft_rt *rt);
-/* Lets this rank's cards use one another's memory. false: some may not. */
-bool weft_card_join_all(const struct weft_rt *rt);
-void weft_card_zero(unsigned node, void *to, size_t bytes);
-void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
-                    const void *from, size_t bytes,
-                    struct CUstream_st *stream);
-int weft_card_error(struct weft_exec *x, int rc);
-struct weft_worker;
-void weft_card_note(const struct weft_worker *w);
-/* When the work of a body began and ended on the worker's stream: _begin, which
- * returns its number, and _end are called around the body. weft_card_took() is
- * called when the work has ended, in the order of numbers: microseconds that it
- * took, and, unless since_us_out is NULL, from the end of the one before. */
-int64_t weft_card_begin(struct weft_worker *w);
-void weft_card_end(struct weft_worker *w, int64_t number);
-double weft_card_took(struct weft_worker *w, int64_t number,
-                      double *since_us_out);
-void weft_card_clear(struct weft_worker *w);
-/* Waits for the end of work, awake for spin_us at most; lets what comes next on
- * the stream of one who copies wait for work of the card's worker `user`, -1:
- * for none. */
-void weft_card_wait(struct weft_worker *w, int64_t number, double spin_us);
-void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
-                      int64_t number);
-/* Makes, and destroys, the stream of one who copies, for its thread. */
-void weft_card_open(struct weft_worker *w);
-void weft_card_close(struct weft_worker *w);
-
 /* Times of an iteration, and of the one that begins while it ends. */
 struct weft_pieces {
     int32_t n;
@@ -231,13 +76,6 @@ void weft_pieces_add(struct weft_pieces *pieces, double start_s,
 /* No tasks: zeros. */
 struct weft_call_time weft_times_get(const struct weft_times *times,
                                      int32_t iteration, int32_t call);
-
-/* More than the bodies whose work may be under way on a stream (StarPU's
- * pipeline, at most 4), and the one before them. */
-enum { WEFT_CARD_EVENTS = 8 };
-
-/* Those who copy to a card, and from it. */
-enum { WEFT_CARD_COPIERS = 2 };
 
 struct weft_worker {
     struct weft_exec exec;
@@ -461,7 +299,7 @@ struct weft_rt {
     struct weft_message_time
         *message_time;       /* ring (WEFT_MESSAGE_TIMES) or NULL */
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
-    struct weft_mark *mark;  /* ring (WEFT_MARKS) or NULL */
+    struct weft_mark *mark;  /* ring (profile.c) or NULL */
     int64_t n_marks;         /* ever; the inserting thread's */
     atomic_long n_ended, n_external;
     struct weft_ran ran[2];    /* by iteration */
@@ -489,91 +327,11 @@ struct weft_rt {
     struct weft_watchdog *watchdog;                  /* NULL: off */
 };
 
-/* Messages between ranks. They do nothing in a job of one rank. */
-enum { WEFT_MESSAGE_TIMES = 1 << 14 }; /* records kept: 2 MiB */
-struct weft_message_time {
-    /* when it was posted and done, since weft_rt_start */
-    double start_us, end_us;
-    size_t bytes;
-    int32_t peer, iteration;
-    bool sends;
-    char label[80];
-};
-/* What weft_rt_mark() notes. */
-enum { WEFT_MARKS = 1 << 14 };
-struct weft_mark {
-    const char *what, *of;
-    double at_us; /* since weft_rt_start */
-    int32_t call, iteration, which;
-};
-int weft_transfer_create(struct weft_rt *rt, struct weft_err *err);
-void weft_transfer_free(struct weft_rt *rt);
-/* Starts and stops StarPU-MPI, while all ranks have StarPU. Collective. */
-void weft_transfer_start(struct weft_rt *rt);
-void weft_transfer_stop(struct weft_rt *rt);
-/* Sends src, receives dst, or does nothing when neither is here. */
-void weft_transfer_insert(struct weft_seq *seq,
-                          const struct weft_where *where,
-                          struct weft_tile *src, struct weft_tile *dst);
-/* Starts the messages' numbers again. All ranks call it, or none. */
-void weft_transfer_renumber(struct weft_rt *rt);
-/* Logs a warning about messages that have not come. */
-void weft_transfer_report(struct weft_rt *rt);
-#ifdef WEFT_HAVE_MPI
-void weft_interface_messages(void); /* tells StarPU-MPI */
-#endif
-
-/* Who copies to and from cards, beside their workers (copier.c). _stop is
- * called when nothing is left to copy. */
-int weft_copiers_start(struct weft_rt *rt, struct weft_err *err);
-void weft_copiers_stop(struct weft_rt *rt);
-/* Inserts what a card's copier does: a body that copies, with accesses to
- * tiles that have no parts, or one that does nothing. where: no device. */
-void weft_insert_beside(struct weft_seq *seq,
-                        const struct weft_codelet *codelet, const void *args,
-                        size_t args_bytes, const struct weft_access access[2],
-                        const struct weft_where *where);
-/* src and dst are here. */
-void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
-                    struct weft_tile *src, struct weft_tile *dst);
-
 double weft_rt_now_us(const struct weft_rt *rt);
 /* Whether this runtime runs, or records, what happens at a place. */
 bool weft_rt_has_place(const struct weft_rt *rt, int place);
 
 const char *weft_rt_call_name(const struct weft_rt *rt, int32_t call);
-
-/* The environment (environment.c). Refuses variables that ask StarPU for what
- * Weft decides itself: ignoring them silently would surprise the user. A value
- * that asks for the same as Weft does is fine. Errors: WEFT_EINVAL. */
-int weft_environment_check(struct weft_err *err);
-/* Sets the folder where StarPU keeps measurements of the machine, unless the
- * user has set it; StarPU's default is the user's home itself. */
-void weft_environment_set_home(void);
-/* With CUDA, StarPU measures the buses when it first starts, into files that
- * another process, such as the next rank, would read half-written. Takes a lock
- * in their folder; returns its descriptor, which the caller closes, or -1. */
-int weft_environment_lock_home(void);
-
-/* Recording (record.c). They do nothing where there is no recording. */
-void weft_record_tile(struct weft_tile *tile, bool permanent);
-void weft_record_part(const struct weft_tile *part); /* of part->whole */
-void weft_record_release(const struct weft_tile *tile);
-/* A task with the parts of its tiles; where->device is one of the job. */
-void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
-                      const char *op, const struct weft_where *where,
-                      const struct weft_access *access, int n_access,
-                      const struct weft_work *work);
-/* The task that was inserted last is one of a gang's n. */
-void weft_record_member(struct weft_rt *rt, const struct weft_where *where,
-                        int member, int n);
-/* Where it is noted when the last one ran; NULL: nowhere. */
-struct weft_span *weft_record_span(const struct weft_rt *rt);
-/* A message from src to dst, one of which may be another rank's. */
-void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
-                         struct weft_tile *src, struct weft_tile *dst);
-void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
-                        const struct weft_tile *tile);
 
 /* When tasks were inserted, began and ended, and what the inserting thread
  * released (ran.c). What is inserted now gets moments, or NULL; op: of
@@ -599,8 +357,7 @@ WEFT_INLINE void weft_ran_begin(struct weft_rt *rt,
 {
     if (!moments)
         return;
-    weft_ran_doer.rt = rt;
-    weft_ran_doer.get = &moments->began;
+    weft_ran_doer = (struct weft_ran_doer){.rt = rt, .get = &moments->began};
     weft_ran_note(rt, &moments->began);
 }
 WEFT_INLINE void weft_ran_end(struct weft_rt *rt,
@@ -608,8 +365,7 @@ WEFT_INLINE void weft_ran_end(struct weft_rt *rt,
 {
     if (!moments)
         return;
-    weft_ran_doer.rt = rt;
-    weft_ran_doer.put = &moments->ended;
+    weft_ran_doer = (struct weft_ran_doer){.rt = rt, .put = &moments->ended};
     weft_ran_note(rt, &moments->ended);
 }
 void weft_ran_release(const struct weft_tile *tile);
@@ -638,9 +394,6 @@ void weft_insert_here(struct weft_seq *seq,
  * stop. */
 void weft_external_abandon_all(struct weft_rt *rt);
 
-/* Whether StarPU can start so many devices within the process's limits. */
-int weft_limits_check(int n_devices, struct weft_err *err);
-
 /* Spinning before a thread sleeps: a wake-up costs about as much. */
 enum { WEFT_SPIN_US = 20 };
 
@@ -661,22 +414,5 @@ void weft_wake(enum weft_wake how);
 /* A variant of StarPU's policy `name` whose idle workers sleep; NULL: there is
  * none. */
 struct starpu_sched_policy *weft_nap_policy(const char *name);
-
-/* Trace events around StarPU's life (fxt.c). They go to a folder of their own
- * under TMPDIR. When StarPU has stopped everywhere, rank 0 turns those of all
- * ranks into dir/paje.trace: collective; errors are common to all ranks. At
- * last every rank that began clears its folder away. */
-int weft_fxt_begin(struct weft_err *err);
-int weft_fxt_end(const char *dir, struct weft_err *err);
-void weft_fxt_clear(void);
-void weft_fxt_off(void);
-/* Corrects StarPU's Paje trace `raw` into `path`: definitions come first, then
- * the events in a stable order by time; colours get the range that Paje
- * wants; containers of threads that have events, and were never created, are
- * created before the first. */
-int weft_paje_mend(const char *raw, const char *path, struct weft_err *err);
-/* Tracing ends after so many tasks, as a trace grows by 1 KB per task and
- * converting it takes 0.1 ms per task. */
-enum { WEFT_FXT_TASKS = 20000 };
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/environment.h"
 
 enum {
     STACK_BYTES =

@@ -2,7 +2,7 @@
 rt_sources = \
 	%D%/acquire.c \
 	%D%/blocks.c \
-	%D%/card.c \
+	%D%/card.c %D%/card.h \
 	%D%/codelet.h \
 	%D%/copier.c \
 	%D%/copy.c \
@@ -24,14 +24,15 @@ rt_sources = \
 	%D%/policy.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/ran.c \
-	%D%/record.c \
+	%D%/record.c %D%/record.h \
 	%D%/profile.c \
 	%D%/seq.c \
-	%D%/environment.c \
+	%D%/environment.c %D%/environment.h \
 	%D%/start.c \
 	%D%/task.c \
-	%D%/tile.c %D%/tile.h \
-	%D%/transfer.c \
+	%D%/tile.c %D%/tile.h %D%/tile_inside.h \
+	%D%/trace.h \
+	%D%/transfer.c %D%/transfer.h \
 	%D%/wake.c \
 	%D%/watchdog.c %D%/watchdog.h \
 	%D%/world.c %D%/world.h

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/trace.h"
 
 enum { KINDS = 256 }; /* the header numbers kinds of events 0 .. KINDS - 1 */
 

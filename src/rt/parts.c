@@ -2,6 +2,7 @@
 /* Parts of a tile: tasks that use some of its bytes wait for those alone. */
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/record.h"
 
 int weft_tile_n_parts(const struct weft_tile *tile)
 {

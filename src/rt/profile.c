@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/transfer.h"
 
 void weft_rt_name_calls(struct weft_rt *rt, int n, const char *const name[])
 {
@@ -398,11 +399,19 @@ static void write_message_time(FILE *f, int rank, int64_t id,
     }
 }
 
+/* What weft_rt_mark() notes. */
+enum { MARKS = 1 << 14 };
+struct weft_mark {
+    const char *what, *of;
+    double at_us; /* since weft_rt_start */
+    int32_t call, iteration, which;
+};
+
 static void write_marks(FILE *f, struct weft_rt *rt)
 {
     int64_t end = rt->n_marks;
-    for (int64_t i = end > WEFT_MARKS ? end - WEFT_MARKS : 0; i < end; i++) {
-        const struct weft_mark *m = &rt->mark[i % WEFT_MARKS];
+    for (int64_t i = end > MARKS ? end - MARKS : 0; i < end; i++) {
+        const struct weft_mark *m = &rt->mark[i % MARKS];
         fprintf(f,
                 ",\n{\"name\":\"%s\",\"cat\":\"control\",\"ph\":\"i\","
                 "\"s\":\"p\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,"
@@ -418,9 +427,9 @@ void weft_rt_mark(struct weft_rt *rt, const char *what, const char *of,
     if (!rt->profile || rt->is_dry)
         return;
     if (!rt->mark)
-        rt->mark = weft_alloc(WEFT_MARKS, sizeof *rt->mark);
+        rt->mark = weft_alloc(MARKS, sizeof *rt->mark);
     if (rt->mark) /* a trace may lack some */
-        rt->mark[rt->n_marks++ % WEFT_MARKS] = (struct weft_mark){
+        rt->mark[rt->n_marks++ % MARKS] = (struct weft_mark){
             what, of, weft_rt_now_us(rt), call, iteration, which};
 }
 

@@ -2,6 +2,7 @@
 /* Notes in a recording (plan/recording.h) what is inserted: the one back end
  * of the insert contract that runs nothing, and a log beside the other. */
 #include "rt/internal.h"
+#include "rt/record.h"
 
 static bool is_left_out(const struct weft_rt *rt, int32_t call)
 {

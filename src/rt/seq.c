@@ -29,6 +29,7 @@
  * all finish them.
  */
 #include "rt/internal.h"
+#include "rt/transfer.h"
 
 #include <stdio.h>
 #include <string.h>

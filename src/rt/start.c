@@ -13,6 +13,10 @@
 #include "config.h"
 #include "rt/fxt.h"
 #include "rt/internal.h"
+#include "rt/transfer.h"
+#include "rt/record.h"
+#include "rt/environment.h"
+#include "rt/trace.h"
 
 enum {
     MAX_DEVICES = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? STARPU_MAXCPUS

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "rt/internal.h"
+#include "rt/trace.h"
 
 /* Puts operation and tile in front of the body's sentence. */
 static void task_failed(const struct weft_task *t, int rc,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rt/internal.h"
+#include "rt/record.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,7 @@
  * insert in the same order.
  */
 #include "rt/internal.h"
+#include "rt/transfer.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

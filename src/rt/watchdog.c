@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rt/internal.h"
+#include "rt/transfer.h"
 
 /* A rank that does not answer for so long is reported: the watchdog of each
  * rank looks at its messages once a second. */

@@ -11,6 +11,7 @@
 #include "harness.h"
 #include "rt/codelet.h"
 #include "rt/internal.h"
+#include "rt/trace.h"
 
 static int nap_cpu(const void *args, void *const buf[], int n_buf,
                    struct weft_exec *x)
