@@ -38,7 +38,8 @@ run_sources = \
 	%D%/predict/together.c %D%/predict/together.h \
 	%D%/predict/passes.c %D%/predict/passes.h \
 	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
-	%D%/predict/price_least.c %D%/predict/pricer.c \
+	%D%/predict/price_least.c %D%/predict/price_sizes.c \
+	%D%/predict/pricer.c \
 	%D%/predict/pricer_inside.h %D%/predict/candidates.c \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
 	%D%/predict/replay.c %D%/predict/replay.h \

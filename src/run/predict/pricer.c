@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which runs are recorded to price a layout, and what follows from them. */
+/* Records and plays the runs that price a layout. */
 #include <math.h>
 
 #include "base/alloc.h"
 #include "job/plan_needs.h"
-#include "plan/deal.h"
 #include "plan/shares.h"
 #include "run/predict/price_recorded.h"
 #include "run/predict/pricer_inside.h"
-
-/* The sizes in which a recorded run may be smaller. */
-enum { LAYERS, NODES, SIZES };
 
 /* Decode steps that pass stages as one are this part of the longest response's,
  * or less: by so much a pipeline takes longer to fill. */
@@ -18,17 +14,6 @@ enum { FINE = 128 };
 
 static const struct weft_call_plan one_device = {
     .mesh = {0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
-
-/* What is recorded of a run, at the ends of a straight line; equal ones: there
- * is no line, and one recording is enough. */
-struct sizes {
-    int32_t end[SIZES][2];
-    int32_t nodes; /* of a stage of the layout; 0: no whole number */
-    int32_t steps; /* of the optimizer, in each epoch */
-    bool trains;
-    bool alone;  /* one replica is enough: no other makes it slower */
-    bool stands; /* a recorded layer stands for several (set_times()) */
-};
 
 bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
                     const struct weft_call_plan *p)
@@ -39,144 +24,7 @@ bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
         && p->dp <= weft_plan_most_dp(needs, call);
 }
 
-/* ---- Sizes -------------------------------------------------------------- */
-
-/* How many layers a head takes the time of. */
-static double head_layers(const struct weft_shape *s)
-{
-    return weft_plan_stage_share(s, 0, true)
-         / weft_plan_stage_share(s, 1, false);
-}
-
-/* Of the stage that has most to do, in layers. time: with the head. */
-static double stage_layers(const struct weft_shape *whole, int32_t n_layers,
-                           int32_t pp, bool time)
-{
-    struct weft_shape s = *whole;
-    int32_t first[WEFT_MAX_STAGES + 1];
-    double most = 0, head = time ? head_layers(whole) : 0;
-    s.n_layers = n_layers;
-    weft_plan_stages(&s, pp, first);
-    for (int32_t i = 0; i < pp; i++) {
-        double n = first[i + 1] - first[i] + (i == pp - 1 ? head : 0);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* Layers of a recorded model. */
-static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
-                         int32_t of_stage)
-{
-    int32_t stages = pp <= shape->n_layers ? pp : 1;
-    return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
-}
-
-/* Of inference and training, how many layers of each stage are recorded that
- * stand for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages
- * wait for what is sent and gathered of single layers, so that more of them are
- * needed; with one stage on several nodes messages of single layers, and who
- * holds which part, matter too much. Optimizer states that come from the host
- * are there by the layer. */
-static int32_t standing(const struct weft_pricer *p, int32_t call,
-                        const struct weft_call_plan *at)
-{
-    const struct weft_dataflow *flow = p->needs->flow;
-    bool trains = weft_flow_trains(flow, call);
-    if (p->whole || p->options->costs || at->offload)
-        return 0;
-    if (!trains)
-        return flow->call[call].kind == WEFT_INFER;
-    if (at->pp == 1)
-        return at->mesh.n_nodes > 1 ? 0 : at->zero >= 2 ? 6 : 4;
-    return at->zero == 3 ? 6 : at->zero == 2 || at->pp == 2 ? 4 : 2;
-}
-
-/* The least number of layers of a stage with which other stages have as much to
- * do as the one with the head, and whether the call's model is larger than a
- * few more. Where replicas exchange gradients of one stage, those of the head
- * and the embedding are hidden behind a few layers. With ZeRO 2 and 3 what is
- * exchanged of the two is hidden behind several layers, and what is gathered
- * ahead alternates between two. A model that is no larger than both recorded
- * ones together is recorded itself. */
-static void set_layers(const struct weft_pricer *p, int32_t call,
-                       const struct weft_call_plan *at, struct sizes *z)
-{
-    const struct weft_dataflow *flow = p->needs->flow;
-    const struct weft_shape *own = p->needs->shape[flow->call[call].role];
-    int32_t *end = z->end[LAYERS], few = standing(p, call, at);
-    z->stands = few > 0;
-    if (z->stands) {
-        end[0] = end[1] = few;
-        return;
-    }
-    bool exchanges = at->zero >= 2 && at->pp == 1;
-    bool sums = weft_flow_trains(flow, call) && at->dp > 1 && at->pp == 1;
-    int32_t least = 1, more = exchanges || sums ? 2 : 1;
-    if (exchanges)
-        least = 5;
-    else if (sums || at->zero == 3 || at->offload)
-        least = 3;
-    for (int32_t r = 0; r < flow->n_roles && at->pp > 1; r++)
-        least = (int32_t) weft_max64(
-            least, 1 + (int64_t) ceil(head_layers(p->needs->shape[r])));
-    end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
-    int64_t both = (int64_t) layers_of(own, at->pp, least)
-                 + layers_of(own, at->pp, least + more);
-    if (both < own->n_layers && !p->whole) {
-        end[0] = least;
-        end[1] = least + more;
-    }
-}
-
-/* Whether devices share nothing: neither rails, nor a network's core, nor the
- * program that inserts their tasks, nor a memory. */
-static bool are_apart(const struct weft_pricer *p)
-{
-    const struct weft_cluster *c = p->options->cluster;
-    const struct weft_node_kind *kind = &c->kind[0];
-    return !p->options->costs && c->n_kinds == 1 && kind->insert_s <= 0
-        && kind->n_rails >= kind->n_devices && c->core_bytes_per_s <= 0
-        && p->needs->n_nodes <= c->n_nodes
-        && (p->t->job.place_per_device || p->t->job.n_gpus > 0);
-}
-
-static void set_sizes(const struct weft_pricer *p, int32_t call,
-                      const struct weft_call_plan *at, struct sizes *z)
-{
-    bool trains = weft_flow_trains(p->needs->flow, call);
-    int32_t steps = p->t->settings.mini_batches, of_node = at->mesh.n_devices;
-    int32_t few = trains ? 2 : 1;
-    int32_t replicas = at->dp * at->tp;
-    *z = (struct sizes){.trains = trains,
-                        .steps = p->whole || steps < few ? steps : few,
-                        .alone = !p->whole && !trains && are_apart(p)};
-    set_layers(p, call, at, z);
-    if (at->mesh.n_nodes > 1 && replicas % of_node == 0)
-        z->nodes = replicas / of_node;
-    z->end[NODES][0] = z->end[NODES][1] = z->nodes;
-    int32_t most = trains ? 8 : 1, least = trains ? 4 : 1;
-    bool mixed = p->needs->cluster != NULL; /* nodes differ */
-    if (z->nodes > most && at->dp * least % z->nodes == 0 && !p->whole
-        && !mixed) {
-        z->end[NODES][0] = least;
-        z->end[NODES][1] = most;
-    }
-}
-
-static int32_t size_at(const struct sizes *z, int size, unsigned corner)
-{
-    return z->end[size][corner >> size & 1];
-}
-
 /* ---- A run that is smaller ---------------------------------------------- */
-
-/* Samples, or gradient groups, of some replicas of all, in some steps of all;
- * 0: of all. */
-static int32_t part_of(int32_t n, int32_t part, int32_t all)
-{
-    return all > 0 ? (int32_t) weft_ceil_div((int64_t) n * part, all) : n;
-}
 
 /* `at` for the devices of some of its replicas. */
 static struct weft_call_plan fewer_nodes(const struct weft_call_plan *at,
@@ -184,8 +32,8 @@ static struct weft_call_plan fewer_nodes(const struct weft_call_plan *at,
 {
     struct weft_call_plan plan = *at;
     if (of > 0) {
-        plan.dp = part_of(at->dp, nodes, of);
-        plan.mesh.n_nodes = part_of(at->mesh.n_nodes, nodes, of);
+        plan.dp = weft_price_part(at->dp, nodes, of);
+        plan.mesh.n_nodes = weft_price_part(at->mesh.n_nodes, nodes, of);
     }
     return plan;
 }
@@ -268,11 +116,11 @@ static void join_blocks(const struct weft_pricer *p,
 /* The run of the corner, with all that it borrows from the whole one. */
 static void make_smaller(const struct weft_pricer *p, int32_t call,
                          const struct weft_call_plan *whole,
-                         const struct sizes *z, unsigned corner,
+                         const struct weft_price_sizes *z, unsigned corner,
                          struct weft_trainer *t)
 {
-    struct weft_call_plan at = fewer_nodes(whole, size_at(z, NODES, corner),
-                                           z->nodes);
+    struct weft_call_plan at = fewer_nodes(
+        whole, weft_price_end(z, WEFT_PRICE_NODES, corner), z->nodes);
     if (z->alone)
         at = one_replica(&at);
     struct weft_config *c = &t->config;
@@ -281,7 +129,8 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     set_plan(p, call, &at, t);
     for (int32_t r = 0; r < t->flow.n_roles; r++) {
         struct weft_shape *s = &t->model[r].arch.shape;
-        s->n_layers = layers_of(s, at.pp, size_at(z, LAYERS, corner));
+        s->n_layers = weft_price_layers(
+            s, at.pp, weft_price_end(z, WEFT_PRICE_LAYERS, corner));
         if (!p->whole)
             join_blocks(p, whole, z->trains, s);
     }
@@ -289,15 +138,17 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
         set_shares(p, t);
         return;
     }
-    c->rollout.prompts = part_of(c->rollout.prompts, at.dp, whole->dp);
-    c->train.batch = part_of(c->train.batch, at.dp, whole->dp);
-    c->numerics.gradient_groups = part_of(c->numerics.gradient_groups, at.dp,
-                                          whole->dp);
+    c->rollout.prompts = weft_price_part(c->rollout.prompts, at.dp,
+                                         whole->dp);
+    c->train.batch = weft_price_part(c->train.batch, at.dp, whole->dp);
+    c->numerics.gradient_groups = weft_price_part(c->numerics.gradient_groups,
+                                                  at.dp, whole->dp);
     t->settings.mini_batches = z->steps;
     if (c->train.mini_batches_ahead == 0)
         c->train.mini_batches_ahead = z->steps; /* for their lots */
     if (z->trains)
-        c->rollout.prompts = part_of(c->rollout.prompts, z->steps, all);
+        c->rollout.prompts = weft_price_part(c->rollout.prompts, z->steps,
+                                             all);
     else /* training in as few tasks as there can be */
         c->numerics.gradient_groups = (int32_t) weft_min64(
             c->numerics.gradient_groups, at.dp);
@@ -307,8 +158,9 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
 /* For how many layers of the whole model each recorded one of the call stands:
  * those of a stage for all that it has there. NULL: for itself alone. */
 static int set_times(const struct weft_pricer *p, int32_t call,
-                     const struct sizes *z, const struct weft_trainer *t,
-                     int32_t **out, struct weft_err *err)
+                     const struct weft_price_sizes *z,
+                     const struct weft_trainer *t, int32_t **out,
+                     struct weft_err *err)
 {
     int32_t role = t->flow.call[call].role, pp = t->plan.call[call].pp;
     const struct weft_shape *few = &t->model[role].arch.shape;
@@ -350,37 +202,11 @@ static void release_layouts(struct weft_trainer *t)
         weft_g_layout_release(&t->layout[c]);
 }
 
-/* Which members of a call's tp groups, and which of its replicas, are recorded:
- * the first ones. If devices share nothing, the others do the same at the same
- * time. */
-struct few {
-    int32_t members, replicas;
-};
-
-/* The first member packs samples besides. Where gradients or weights pass
- * between replicas while layers are computed (ZeRO 2 and 3), members receive
- * them meanwhile, and the group waits for that: there one of the others is
- * needed, too. So are all replicas there, and with one stage: they wait for one
- * another's messages. Else two of them are enough, which exchange gradients at
- * the end of a step: what comes from others is there then
- * (plan/recording.h). */
-static struct few few_of(const struct weft_pricer *p, int32_t call,
-                         const struct weft_call_plan *at)
-{
-    struct few all = {at->tp, at->dp}, few = {at->zero >= 2 ? 2 : 1, 2};
-    if (p->whole || !p->options->gangs || !are_apart(p)
-        || at->tp > at->mesh.n_devices)
-        return all;
-    if (!p->samples[call].alike || at->pp == 1 || at->zero >= 2)
-        few.replicas = at->dp;
-    few.members = (int32_t) weft_min64(few.members, all.members);
-    few.replicas = (int32_t) weft_min64(few.replicas, all.replicas);
-    return few;
-}
-
-/* Sets the places of the others. NULL: there are none. */
+/* Sets the places of members and replicas that are not recorded. NULL: there
+ * are none. */
 static int set_left_out(const struct weft_trainer *t, int32_t call,
-                        struct few few, bool **out, struct weft_err *err)
+                        struct weft_price_few few, bool **out,
+                        struct weft_err *err)
 {
     const struct weft_g_layout *l = &t->layout[call];
     int32_t tp = l->plan.tp, dp = l->plan.dp;
@@ -399,15 +225,15 @@ static int set_left_out(const struct weft_trainer *t, int32_t call,
 
 /* Records the run that was made smaller, and plays it. */
 static int record_smaller(const struct weft_pricer *p, int32_t call,
-                          const struct sizes *z, struct weft_trainer *t,
-                          struct weft_priced *out, double *step_s,
-                          struct weft_err *err)
+                          const struct weft_price_sizes *z,
+                          struct weft_trainer *t, struct weft_priced *out,
+                          double *step_s, struct weft_err *err)
 {
     struct weft_simulate_options one = *p->options;
     struct weft_g_layout *layout = &t->layout[call];
     struct weft_simulation s;
     const struct weft_call_plan *at = &layout->plan;
-    const struct few few = few_of(p, call, at);
+    const struct weft_price_few few = weft_price_few(p, call, at);
     int32_t *times = NULL;
     bool *left_out = NULL;
     one.iterations = 1;
@@ -439,7 +265,7 @@ static int record_smaller(const struct weft_pricer *p, int32_t call,
 
 static int price_corner(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at,
-                        const struct sizes *z, unsigned corner,
+                        const struct weft_price_sizes *z, unsigned corner,
                         struct weft_priced *out, struct weft_err *err)
 {
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
@@ -464,48 +290,6 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
 
 /* ---- The whole run ------------------------------------------------------ */
 
-/* Replicas exchange in log2 rounds; a device holds its part of what they
- * share. */
-static double of_replicas(int32_t dp, bool time)
-{
-    return time ? log2(dp) : 1 - 1.0 / dp;
-}
-
-/* How far along the line of a size the whole run is: 0 at its first end, 1 at
- * its second. time: of seconds, else of bytes. */
-static double along(const struct weft_pricer *p, int32_t call,
-                    const struct weft_call_plan *at, const struct sizes *z,
-                    int size, bool time)
-{
-    const int32_t *end = z->end[size];
-    const struct weft_shape *s =
-        p->needs->shape[p->needs->flow->call[call].role];
-    double x[3];
-    for (int i = 0; i < 3 && size == LAYERS; i++)
-        x[i] = stage_layers(
-            s, i < 2 ? layers_of(s, at->pp, end[i]) : s->n_layers, at->pp,
-            time);
-    for (int i = 0; i < 3 && size == NODES; i++)
-        x[i] = of_replicas(
-            part_of(at->dp, i < 2 ? end[i] : z->nodes, z->nodes), time);
-    return x[1] > x[0] ? (x[2] - x[0]) / (x[1] - x[0]) : 1;
-}
-
-/* The share of a corner's price; shares of all corners come to 1. */
-static double share_of(const struct weft_pricer *p, int32_t call,
-                       const struct weft_call_plan *at, const struct sizes *z,
-                       unsigned corner, bool time)
-{
-    double share = 1;
-    for (int size = 0; size < SIZES; size++) {
-        if (z->end[size][0] == z->end[size][1])
-            continue;
-        double x = along(p, call, at, z, size, time);
-        share *= corner >> size & 1 ? x : 1 - x;
-    }
-    return share;
-}
-
 static double positive(double x)
 {
     return x > 0 ? x : 0;
@@ -525,15 +309,16 @@ static void set_least(const struct weft_pricer *p,
 static int price(struct weft_pricer *p, const struct weft_call_plan *at,
                  int32_t call, struct weft_priced *out, struct weft_err *err)
 {
-    struct sizes z;
+    struct weft_price_sizes z;
     double shortest_s = 0;
     int rc = 0;
-    set_sizes(p, call, at, &z);
+    weft_price_sizes_set(p, call, at, &z);
     *out = (struct weft_priced){.seconds = 0};
-    for (unsigned corner = 0; corner < 1u << SIZES && !rc; corner++) {
+    for (unsigned corner = 0; corner < 1u << WEFT_PRICE_SIZES && !rc;
+         corner++) {
         struct weft_priced one;
         bool same = false;
-        for (int size = 0; size < SIZES; size++)
+        for (int size = 0; size < WEFT_PRICE_SIZES; size++)
             same = same
                 || (z.end[size][0] == z.end[size][1] && (corner >> size & 1));
         if (same)
@@ -541,8 +326,8 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         rc = price_corner(p, call, at, &z, corner, &one, err);
         if (rc)
             return rc;
-        double bytes = share_of(p, call, at, &z, corner, false);
-        double time = share_of(p, call, at, &z, corner, true);
+        double bytes = weft_price_share(p, call, at, &z, corner, false);
+        double time = weft_price_share(p, call, at, &z, corner, true);
         if (corner == 0)
             shortest_s = one.seconds;
         out->seconds += one.seconds * time;

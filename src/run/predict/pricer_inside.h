@@ -27,6 +27,58 @@ struct weft_pricer {
     struct weft_price_samples samples[WEFT_MAX_CALLS];
 };
 
+/* The sizes in which a recorded run may be smaller. */
+enum { WEFT_PRICE_LAYERS, WEFT_PRICE_NODES, WEFT_PRICE_SIZES };
+
+/* What is recorded of a run, at the ends of a straight line; equal ones: there
+ * is no line, and one recording is enough. */
+struct weft_price_sizes {
+    int32_t end[WEFT_PRICE_SIZES][2];
+    int32_t nodes; /* of a stage of the layout; 0: no whole number */
+    int32_t steps; /* of the optimizer, in each epoch */
+    bool trains;
+    bool alone;  /* one replica is enough: no other makes it slower */
+    bool stands; /* a recorded layer stands for several (pricer.c) */
+};
+
+void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
+                          const struct weft_call_plan *at,
+                          struct weft_price_sizes *z);
+/* Of a size at one of its ends; corner: a bit for each size. */
+WEFT_INLINE int32_t weft_price_end(const struct weft_price_sizes *z, int size,
+                                   unsigned corner)
+{
+    return z->end[size][corner >> size & 1];
+}
+/* The share of a corner's price in the whole run's; time: of seconds, else of
+ * bytes. Shares of all corners come to 1. */
+double weft_price_share(const struct weft_pricer *p, int32_t call,
+                        const struct weft_call_plan *at,
+                        const struct weft_price_sizes *z, unsigned corner,
+                        bool time);
+/* Which members of a call's tp groups, and which of its replicas, are recorded:
+ * the first ones. If devices share nothing, the others do the same at the same
+ * time. at: the layout of what is recorded. */
+struct weft_price_few {
+    int32_t members, replicas;
+};
+struct weft_price_few weft_price_few(const struct weft_pricer *p,
+                                     int32_t call,
+                                     const struct weft_call_plan *at);
+/* Layers of a recorded model. */
+WEFT_INLINE int32_t weft_price_layers(const struct weft_shape *shape,
+                                      int32_t pp, int32_t of_stage)
+{
+    int32_t stages = pp <= shape->n_layers ? pp : 1;
+    return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
+}
+/* Samples, or gradient groups, of some replicas of all, in some steps of all;
+ * 0: of all. */
+WEFT_INLINE int32_t weft_price_part(int32_t n, int32_t part, int32_t all)
+{
+    return all > 0 ? (int32_t) weft_ceil_div((int64_t) n * part, all) : n;
+}
+
 /* Sets samples of all calls. */
 void weft_price_samples_set(struct weft_pricer *p);
 
