@@ -77,7 +77,7 @@ bench_programs += %D%/papers_search
 %C%_papers_search_SOURCES = %D%/papers_search.c %D%/opened.h %D%/check.h
 %C%_papers_search_LDADD = $(weft_libs)
 bench_programs += %D%/papers_flexrlhf
-%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/rows.h %D%/median.h \
+%C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/flexrlhf.h %D%/rows.h %D%/median.h \
 	%D%/made.h %D%/check.h
 %C%_papers_flexrlhf_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
