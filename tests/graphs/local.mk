@@ -43,15 +43,8 @@ cards_tests += %D%/test_gpu_stages
 	tests/cuda/card_orders.h
 %C%_test_gpu_stages_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_stages_LDADD = $(all_libs)
-cards_tests += %D%/test_gpu_groups
-%C%_test_gpu_groups_SOURCES = %D%/test_gpu_groups.c \
-	%D%/chunks_fixture.h %D%/generate_fixture.h \
-	tests/codelets/gpus_fixture.h tests/codelets/task_fixture.h \
-	tests/cuda/card_orders.h
-%C%_test_gpu_groups_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
-%C%_test_gpu_groups_LDADD = $(all_libs)
 endif
 endif
 EXTRA_DIST += %D%/test_gpu_moves.c %D%/test_gpu_chunks.c \
-	%D%/test_gpu_generate.c %D%/test_gpu_stages.c %D%/test_gpu_groups.c \
+	%D%/test_gpu_generate.c %D%/test_gpu_stages.c \
 	%D%/chunks_fixture.h %D%/generate_fixture.h

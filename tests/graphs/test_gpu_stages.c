@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generation of a replica whose stages are GPUs: a step is one task of each
- * stage, most of them one launch of a graph; what an instance ends with is what
- * it is on a CPU device. Graphs are made in the first iteration and launched in
- * those after it, with the weights of then, by one stage and by several. */
+/* Generation of a replica whose stages, and members of a tp group, are GPUs: a
+ * step is one task of each, most of them one launch of a graph, with a group's
+ * exchanges inside; what an instance ends with is what it is on a CPU device.
+ * Graphs are made in the first iteration and launched in those after it, with
+ * the weights of then. */
 #define WEFT_TEST_CARDS 4
 #include "chunks_fixture.h"
 
@@ -12,15 +13,17 @@ enum { N_STEPS = CHUNKS * STEPS };
 
 static struct weft_shape shape;
 
-/* Its weights are on GPUs, of a stage on each. */
-static void open_model(int32_t device, int32_t pp)
+/* Instances on GPUs have so many members in a stage; the model's own layout, on
+ * GPUs from `device` on, has so many stages of them. */
+static void open_model(int32_t device, int32_t with_tp, int32_t pp)
 {
     checks_modes = true; /* rows that nobody wrote hold no numbers */
+    tp = with_tp;
     start(0);
     shape = fixture_shape(WEFT_F32, false, true);
     shape.n_layers = 4;
     f = (struct task_fixture){.rt = rt, .seq = seq};
-    struct weft_g_layout home = layout_on(&shape, device, 1, 1, pp);
+    struct weft_g_layout home = layout_on(&shape, device, 1, tp, pp);
     fixture_open_model(&f, &shape, false, &home);
     weft_g_layout_release(&home);
 }
@@ -36,6 +39,7 @@ static void run(int32_t device, int32_t pp, int32_t kv_blocks,
 {
     struct weft_g_generate gen;
     open_instance(device, pp, kv_blocks, &gen);
+    CHECK(gen.layout.is_gpu_gang == (tp > 1 && device < weft_rt_n_gpus(rt)));
     iterate(&gen, args, out);
     weft_g_generate_release(&gen);
 }
@@ -47,8 +51,6 @@ static void both(int32_t pp, int32_t kv_blocks, bool preempts,
 {
     static struct outcome cpu, gpu;
     int32_t n_preempted = 0;
-    if (pp > weft_rt_n_gpus(rt))
-        return;
     run(weft_rt_n_gpus(rt), 1, kv_blocks, args, &cpu);
     run(0, pp, kv_blocks, args, &gpu);
     compare(&cpu, &gpu);
@@ -57,28 +59,52 @@ static void both(int32_t pp, int32_t kv_blocks, bool preempts,
     CHECK_INT(n_preempted > 0, preempts);
 }
 
-static void two_stages(void)
+static bool are_there(int32_t n_cards)
 {
-    open_model(0, 1);
-    both(2, 0, false, &generation);
+    return n_cards <= n_found();
+}
+
+static void once(int32_t with_tp, int32_t home_pp, int32_t pp)
+{
+    if (!are_there(with_tp * pp))
+        return;
+    open_model(0, with_tp, home_pp);
+    both(pp, 0, false, &generation);
     close_model();
 }
 
-static void stages(void)
+static void two_stages(void)
+{
+    once(1, 1, 2);
+}
+
+static void two_members(void)
+{
+    once(2, 1, 1);
+}
+
+static void two_of_two(void)
+{
+    once(2, 2, 2);
+}
+
+/* With too few pages, with prompts that begin alike, and with copied pages. */
+static void all_prompts(int32_t with_tp, int32_t pp)
 {
     /* 3 rows, then 4, of which one begins in a copy of a page */
     static const struct prompts copy = {{61, 62, 1, 1}, {0, 0, 100, 120}};
     struct weft_gen_args args = generation;
-    open_model(0, 1);
-    both(4, 0, false, &args);
+    if (!are_there(with_tp * pp))
+        return;
+    open_model(0, with_tp, 1);
     args.n_stop = 0;
-    both(2, 4, true, &args);
+    both(pp, 4, true, &args);
     args.prefix_sharing = true;
     prompts = &alike;
-    both(2, 0, false, &args);
+    both(pp, 0, false, &args);
     prompts = &copy;
     args.prefill_tokens = 60;
-    both(2, 0, false, &args);
+    both(pp, 0, false, &args);
     prompts = &mixed;
     close_model();
 }
@@ -96,10 +122,25 @@ static void test_stages(void)
     if (!has_gpus_bits())
         return;
     each_card_order(two_stages);
-    stages();
+    once(1, 1, 4);
+    all_prompts(1, 2);
 }
 
-/* ---- Tasks and launches --------------------------------------------------- */
+/* Of 3 members one has two blocks, and of another order of roots. */
+static void test_groups(void)
+{
+    if (n_found() < 2)
+        weft_test_skip("there are no two GPUs");
+    if (!has_gpus_bits())
+        return;
+    each_card_order(two_members);
+    each_card_order(two_of_two);
+    once(3, 1, 1);
+    once(4, 1, 1);
+    all_prompts(2, 1);
+}
+
+/* ---- Tasks and launches ------------------------------------------------- */
 
 static int64_t count_op(const struct weft_recording *r, const char *op)
 {
@@ -116,54 +157,66 @@ static struct weft_stage_layers layers_of(int32_t stage, int32_t pp)
                                       stage == 0, stage == pp - 1};
 }
 
-/* An instance, for whose graphs memory of each stage's GPU is reserved. */
+/* An instance, for whose graphs and exchanges each GPU has memory. */
 static void open_reserved(int32_t pp, struct weft_g_generate *gen)
 {
     size_t before_bytes, bytes, peak, want_bytes = 0;
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &before_bytes, &peak);
     open_instance(0, pp, 0, gen);
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
-    for (int32_t s = 0; s < pp; s++) {
-        const struct weft_stage_layers layers = layers_of(s, pp);
-        want_bytes += weft_gen_graphs_bytes(&shape, &layers,
-                                            weft_all_blocks(&shape), SLOTS);
-    }
+    for (int32_t s = 0; s < pp; s++)
+        for (int32_t k = 0; k < tp; k++) {
+            const struct weft_stage_layers layers = layers_of(s, pp);
+            struct weft_range range =
+                weft_g_layout_member(&gen->layout, 0, s, k)->blocks;
+            want_bytes += weft_gen_graphs_bytes(&shape, &layers, range,
+                                                SLOTS);
+            if (tp > 1)
+                want_bytes += weft_gen_exchange_bytes(
+                    &shape, &layers, range, SLOTS + MOST_PREFILL, SLOTS);
+        }
     CHECK_INT(bytes - before_bytes, want_bytes);
 }
 
 /* Every step has all rows but those of one text, which ends early: 4 or 3 rows,
  * of the same graph. It is made when the first step has run without. */
-static void check_launches(int32_t pp)
+static void check_launches(const struct weft_g_layout *layout, int32_t pp)
 {
-    for (int32_t s = 0; s < pp; s++) {
-        const struct weft_stage_layers layers = layers_of(s, pp);
-        int64_t most = weft_gen_graph_nodes(&shape, &layers,
-                                            weft_all_blocks(&shape));
-        CHECK_INT(counted[s].n_instances, 1);
-        CHECK_INT(counted[s].n_graphs, N_STEPS - 1);
-        CHECK(counted[s].n_nodes <= most && counted[s].n_nodes > most / 2);
-    }
+    for (int32_t s = 0; s < pp; s++)
+        for (int32_t k = 0; k < tp; k++) {
+            const struct weft_stage_layers layers = layers_of(s, pp);
+            const struct weft_g_member *m = weft_g_layout_member(layout, 0, s,
+                                                                 k);
+            const struct counts *n = &counted[m->device];
+            int64_t most = weft_gen_graph_nodes(&shape, &layers, m->blocks);
+            CHECK_INT(n->n_instances, 1);
+            CHECK_INT(n->n_graphs, N_STEPS - 1);
+            CHECK(n->n_nodes <= most && n->n_nodes > most / 2);
+        }
 }
 
-static void tasks_of(int32_t pp)
+static void tasks_of(int32_t with_tp, int32_t pp)
 {
     static struct outcome out;
-    static const char *const none[] = {"embed",     "layer_forward",
-                                       "gen_draw",  "logits_part",
-                                       "gen_chunk", "gen_sample"};
+    static const char *const none[] = {
+        "embed",         "embed_part", "embed_select", "attention_part",
+        "mlp_part",      "join_rows",  "gen_draw",     "logits_part",
+        "layer_forward", "gen_chunk",  "gen_sample"};
     struct weft_gen_args args = generation;
     struct weft_recording r;
+    if (!are_there(with_tp * pp))
+        return;
     args.n_stop = 0;
     weft_recording_init(&r);
     recorded = &r;
-    open_model(0, pp);
+    open_model(0, with_tp, pp);
     prompts = &shortest;
     has_one_temperature = true;
     struct weft_g_generate gen;
     open_reserved(pp, &gen);
     iterate(&gen, &args, &out);
 #ifdef WEFT_CUDA_EXECUTOR
-    check_launches(pp);
+    check_launches(&gen.layout, pp);
 #endif
     weft_g_generate_release(&gen);
     prompts = &mixed;
@@ -171,21 +224,25 @@ static void tasks_of(int32_t pp)
     close_model();
     recorded = NULL;
     CHECK_INT(count_op(&r, "gen_begin"), N_STEPS);
-    CHECK_INT(count_op(&r, "gen_stage"), N_STEPS * (pp - 1));
-    CHECK_INT(count_op(&r, "gen_last_stage"), N_STEPS);
+    CHECK_INT(count_op(&r, "gen_stage"), N_STEPS * tp * (pp - 1));
+    CHECK_INT(count_op(&r, "gen_last_stage"), N_STEPS * tp);
     CHECK_INT(count_op(&r, "gen_settle"), N_STEPS);
     for (size_t i = 0; i < WEFT_COUNT(none); i++)
         CHECK_INT(count_op(&r, none[i]), 0);
+    CHECK(pp > 1 || count_op(&r, "open") == 0);
     weft_recording_release(&r);
 }
 
 static void test_tasks(void)
 {
-    for (int32_t pp = 2; pp <= 4 && pp <= n_found(); pp *= 2)
-        tasks_of(pp);
+    for (int32_t n = 2; n <= 4; n += 2) {
+        tasks_of(1, n);
+        tasks_of(n, 1);
+    }
+    tasks_of(2, 2);
 }
 
-/* ---- Iterations ----------------------------------------------------------- */
+/* ---- Iterations --------------------------------------------------------- */
 
 static void scale(struct weft_tile *norms)
 {
@@ -223,14 +280,16 @@ static void infer(const struct weft_g_layout *layout)
 
 /* home_pp: stages of the model's own layout. Weights that generation has
  * elsewhere move there in every iteration, to where they were. */
-static void iterations_of(int32_t home_pp, int32_t pp)
+static void iterations_of(int32_t with_tp, int32_t home_pp, int32_t pp)
 {
     static struct outcome cpu, gpu, before;
     struct weft_g_generate gen;
     struct weft_gen_args args = generation;
+    if (!are_there(with_tp * pp))
+        return;
     args.n_stop = 0; /* all iterations have steps of as many rows */
     has_one_temperature = ends_short = true;
-    open_model(0, home_pp);
+    open_model(0, with_tp, home_pp);
     open_instance(0, pp, 0, &gen);
     for (int i = 0; i < 3; i++) {
         args.iteration = i;
@@ -239,9 +298,9 @@ static void iterations_of(int32_t home_pp, int32_t pp)
         compare(&cpu, &gpu);
         CHECK(i == 0 || memcmp(before.logp, gpu.logp, sizeof gpu.logp) != 0);
 #ifdef WEFT_CUDA_EXECUTOR
-        for (int32_t s = 0; s < pp; s++) {
-            CHECK_INT(counted[s].n_instances > 0, i == 0);
-            CHECK(counted[s].n_graphs > 0);
+        for (int32_t d = 0; d < tp * pp; d++) {
+            CHECK_INT(counted[d].n_instances > 0, i == 0);
+            CHECK(counted[d].n_graphs > 0);
         }
 #endif
         before = gpu;
@@ -257,15 +316,18 @@ static void test_iterations(void)
 {
     if (!has_gpus_bits())
         return;
-    for (int32_t pp = 1; pp <= 2 && pp <= n_found(); pp++)
-        iterations_of(pp, pp);
-    for (int32_t pp = 2; pp <= 4 && pp <= n_found(); pp *= 2)
-        iterations_of(1, pp);
+    for (int32_t pp = 1; pp <= 2; pp++) {
+        iterations_of(1, pp, pp);
+        iterations_of(2, pp, pp);
+    }
+    iterations_of(1, 1, 2);
+    iterations_of(1, 1, 4);
 }
 
 int main(void)
 {
     const struct weft_test tests[] = {{"test_stages", test_stages},
+                                      {"test_groups", test_groups},
                                       {"test_tasks", test_tasks},
                                       {"test_iterations", test_iterations}};
     return gpus_main("graphs/gpu_stages", tests, WEFT_COUNT(tests));
