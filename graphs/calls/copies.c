@@ -130,3 +130,13 @@ struct weft_tile *weft_g_copy_at(struct weft_g_copies *c,
     c->n++;
     return copy;
 }
+
+struct weft_tile *weft_g_sample_at(struct weft_g_copies *c,
+                                   struct weft_seq *seq,
+                                   const struct weft_where *where,
+                                   struct weft_tile *tile, int32_t place)
+{
+    struct weft_where moving = *where;
+    moving.moves = true;
+    return weft_g_copy_at(c, seq, &moving, tile, place);
+}

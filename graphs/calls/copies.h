@@ -28,6 +28,13 @@ struct weft_tile *weft_g_copy_at(struct weft_g_copies *copies,
                                  const struct weft_where *where,
                                  struct weft_tile *tile, int32_t place);
 
+/* The same of what is a sample's, which moves to where it is used next (struct
+ * weft_where). */
+struct weft_tile *weft_g_sample_at(struct weft_g_copies *copies,
+                                   struct weft_seq *seq,
+                                   const struct weft_where *where,
+                                   struct weft_tile *tile, int32_t place);
+
 /* Makes a copy for the caller alone: a temporary tile of the same size and
  * class at `place`. The caller releases it. NULL when memory is out; the
  * sequence is then failed. */

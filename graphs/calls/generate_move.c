@@ -59,9 +59,11 @@ static struct weft_tile *arrive(const struct move *m,
                                 const struct weft_where *where, int32_t place,
                                 struct moving *moving)
 {
+    struct weft_where moves = *where;
     if (weft_tile_place(moving->tile) == place)
         return moving->tile;
-    moving->copy = weft_g_copy_to(m->seq, where, m->gen->model->rt,
+    moves.moves = true;
+    moving->copy = weft_g_copy_to(m->seq, &moves, m->gen->model->rt,
                                   moving->tile, moving->mem, moving->kind,
                                   place);
     return moving->copy;

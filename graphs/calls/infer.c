@@ -142,8 +142,8 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
     weft_g_stage_get(&view->layout, dp, 0, &first);
     for (int32_t i = 0; i < n; i++) {
         pack[i] = (struct weft_pack_sample){
-            .rollout = weft_g_copy_at(copies, seq, where, sample[i].rollout,
-                                      first.place[0]),
+            .rollout = weft_g_sample_at(copies, seq, where, sample[i].rollout,
+                                        first.place[0]),
             .n_prompt = sample[i].n_prompt,
             .n_total = sample[i].n_total,
             .skips_pad = model->shape.score_skips_pad,

@@ -44,7 +44,7 @@ static int restore(void *arg, int32_t place, enum weft_tile_kind kind,
     where.device = -1;
     where.position = 0;
     where.layer = layer;
-    where.restores = true;
+    where.restores = where.moves = true;
     weft_insert_open(r->seq, &where, after, 1, to);
     weft_insert_copy(r->seq, &where, from, *to);
     return 0;

@@ -110,8 +110,8 @@ static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
         here[i].skips_pad = pass->shape->score_skips_pad;
         here[i].pad = pass->shape->score_pad;
         for (size_t k = 0; k < WEFT_COUNT(tile); k++)
-            *tile[k] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
-                                      *tile[k], place);
+            *tile[k] = weft_g_sample_at(t->copies, pass->seq, &pass->where,
+                                        *tile[k], place);
     }
     f->batch = weft_g_temp(pass, "batch", WEFT_MEM_SAMPLES, -1,
                            f->batch_bytes, place);

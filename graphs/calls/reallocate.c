@@ -531,9 +531,10 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
 {
     size_t n = (size_t) model->n_places;
     struct needs needs = {0};
+    struct weft_where moving = *where;
     struct opening o = {.view = out,
                         .seq = seq,
-                        .where = where,
+                        .where = &moving,
                         .keeps = keeps,
                         .node = weft_alloc(n, sizeof *o.node),
                         .have = weft_alloc(n, sizeof *o.have),
@@ -542,6 +543,7 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
                         .load = weft_alloc(n, sizeof *o.load),
                         .move = weft_alloc(n, sizeof *o.move),
                         .err = err};
+    moving.moves = true;
     *out = (struct weft_g_view){.model = model, .seq = seq, .where = *where};
     int rc = weft_g_layout_copy(layout, &out->layout, err);
     if (!rc)

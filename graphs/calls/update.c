@@ -105,15 +105,22 @@ static void copy_slot(void *arg, struct weft_tile **from,
                       struct weft_tile **to)
 {
     const struct weft_g_update *u = arg;
-    struct weft_where where = u->pass.where;
     if (*to)
-        weft_insert_copy(u->seq, &where, *from, *to);
+        weft_insert_copy(u->seq, &u->pass.where, *from, *to);
 }
 
 void weft_g_copy_tiles(struct weft_g_update *u, struct weft_layer_tiles from,
                        struct weft_layer_tiles to)
 {
     weft_g_for_each_slot(&from, &to, copy_slot, u);
+}
+
+void weft_g_move_tiles(struct weft_g_update *u, struct weft_layer_tiles from,
+                       struct weft_layer_tiles to)
+{
+    u->pass.where.moves = true;
+    weft_g_copy_tiles(u, from, to);
+    u->pass.where.moves = false;
 }
 
 /* Temporary tiles that are being created. */

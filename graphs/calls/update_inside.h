@@ -77,6 +77,10 @@ void weft_g_tiles_release(struct weft_layer_tiles *tiles);
 void weft_g_copy_tiles(struct weft_g_update *update,
                        struct weft_layer_tiles from,
                        struct weft_layer_tiles to);
+/* The same between a place's memory and the host's (struct weft_where). */
+void weft_g_move_tiles(struct weft_g_update *update,
+                       struct weft_layer_tiles from,
+                       struct weft_layer_tiles to);
 
 /* Submits AdamW for bundle number `i`, and copies its new published weights to
  * all places that hold them. */

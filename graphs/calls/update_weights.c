@@ -72,13 +72,13 @@ static void adamw(struct weft_g_update *u, int32_t i,
         opt = weft_g_temp_like(u, "optimizer state", WEFT_MEM_OPTIMIZER,
                                b->layer, place, state);
         weft_insert_open_group(u->seq, &where, norm, &before, &opt);
-        weft_g_copy_tiles(u, state, opt);
+        weft_g_move_tiles(u, state, opt);
         where = weft_g_update_turn(u, b, place);
     }
     weft_insert_adamw(u->seq, &where, &m->shape, &u->t->adamw, b->group,
                       chunks, grad, norm, &opt, fwd);
     if (offload) {
-        weft_g_copy_tiles(u, opt, state);
+        weft_g_move_tiles(u, opt, state);
         weft_g_tiles_release(&opt);
     }
 }

@@ -13,6 +13,7 @@ plan_sources = \
 	%D%/engine/lanes.c \
 	%D%/engine/links.c \
 	%D%/engine/memory.c \
+	%D%/engine/moves.c \
 	%D%/engine/played.c %D%/engine/played.h \
 	%D%/engine/played_svg.c \
 	%D%/engine/played_text.c \

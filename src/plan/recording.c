@@ -161,7 +161,8 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
         .call = (uint8_t) where->call,
         .chain = (uint8_t) where->chain,
         .kind = (uint8_t) kind,
-        .when = (uint8_t) r->when,
+        .when = (unsigned) r->when & 0x7fu,
+        .moves = where->moves,
         .gang = (int32_t) r->n_gangs - 1, /* of a gang's: the last one */
         .work.n_steps = 1};
 }

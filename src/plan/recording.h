@@ -103,7 +103,8 @@ struct weft_rec_task {
     int32_t priority;
     uint16_t op; /* its operation's number, see weft_recording_op() */
     uint8_t call, chain, kind;
-    uint8_t when; /* enum weft_rec_when */
+    uint8_t when : 7; /* enum weft_rec_when */
+    uint8_t moves : 1;
     /* of a gang (struct weft_rec_gang): who it is, of how many; 0 of 0: none */
     uint8_t member, n_members;
     int32_t gang; /* its number in weft_recording.gang */

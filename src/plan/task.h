@@ -124,6 +124,9 @@ struct weft_where {
     int32_t iteration, micro_batch, layer; /* for traces; -1: none */
     bool restores; /* brings offloaded weights back: its time is no part of
                       its call's, but counted beside it */
+    bool moves; /* brings weights, samples or KV caches to where they are used
+                   next, from another layout, instance or memory; what members
+                   of a tp group, or stages, exchange is none of it */
     struct weft_span *span; /* widened to hold the task's time, on the clock
                                of weft_rt_times(); lives until the next wait.
                                NULL: nobody asks */

@@ -344,6 +344,9 @@ struct weft_call_time {
      * their time, summed like busy_s, and of it the part in which another
      * device of the same rank ran a task of another call. */
     double restore_s, hidden_s;
+    /* sum over devices: they waited for what moves, and for nothing else
+     * (rt/moves.h), before tasks of the call. Below 0: not known. */
+    double waited_s;
 };
 /* Seconds since weft_rt_start(). */
 double weft_rt_clock_s(const struct weft_rt *rt);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/moves.h"
 #include "rt/record.h"
 
 /* Counts the tiles to hold: parts of cut tiles, and tiles not cut. */
@@ -192,6 +193,8 @@ struct weft_task *weft_task_create(struct weft_seq *seq,
     if (where->device >= 0)
         t->where.device -= rt->first_device;
     codelet_know(rt, t->codelet);
+    if (rt->moves)
+        weft_moves_insert(rt, t);
     return t;
 }
 

@@ -24,6 +24,9 @@ struct weft_record {
     bool restores;
 };
 
+struct weft_late; /* rt/moves.h */
+struct weft_moves;
+
 struct weft_exec {
     struct weft_rt *rt;
     struct weft_card *card; /* NULL: a CPU device */
@@ -69,6 +72,8 @@ void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
 /* Adds a task that restores (struct weft_where). */
 void weft_times_add_restore(struct weft_times *times, int32_t iteration,
                             int32_t call, double restore_s, double hidden_s);
+void weft_times_add_waited(struct weft_times *times, int32_t iteration,
+                           int32_t call, double waited_s);
 /* Adds a span that begins after those before it; one too many joins the two
  * spans with the least time between. */
 void weft_pieces_add(struct weft_pieces *pieces, double start_s,
@@ -92,6 +97,11 @@ struct weft_worker {
     struct weft_record *record; /* ring (rt->n_records) or NULL */
     int64_t n_records;          /* ever */
     struct weft_times times;
+    /* moves.h: when what it did last ended that moves, and that does not; tasks
+     * that may have waited */
+    double moved_us, computed_us;
+    struct weft_late *late; /* (n_late) */
+    int64_t n_late, late_room;
 };
 
 /* Seconds of a span in which at least one of n others lasts; sorts them. */
@@ -194,8 +204,12 @@ struct weft_task {
     struct weft_team *team;       /* NULL: none */
     struct weft_moments *moments; /* NULL: they are not noted */
     struct weft_span *span;       /* in the options' list; NULL: none */
-    double start_us;              /* of the body, since weft_rt_start */
-    int64_t on_stream;            /* weft_card_begin(), if it is under way */
+    double inserted_us,
+        start_us; /* start: of the body; since weft_rt_start */
+    int64_t
+        move; /* its number, if it moves; 0: it does not, or is not noted */
+    int32_t first_wait, n_waits; /* moves that it waits for (moves.h) */
+    int64_t on_stream;           /* weft_card_begin(), if it is under way */
     /* of who copies: accesses that are missing */
     struct weft_copier *copier;
     atomic_int n_missing;
@@ -302,6 +316,7 @@ struct weft_rt {
     struct weft_mark *mark;  /* ring (profile.c) or NULL */
     int64_t n_marks;         /* ever; the inserting thread's */
     atomic_long n_ended, n_external;
+    struct weft_moves *moves;  /* NULL: they are not noted */
     struct weft_ran ran[2];    /* by iteration */
     struct weft_ran *ran_last; /* with what was inserted last */
     atomic_llong n_events;     /* noted so far */

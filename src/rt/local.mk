@@ -18,6 +18,7 @@ rt_sources = \
 	%D%/internal.h \
 	%D%/limits.c \
 	%D%/modes.c \
+	%D%/moves.c %D%/moves.h \
 	%D%/nap.c \
 	%D%/parts.c \
 	%D%/paje.c \

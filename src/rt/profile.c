@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "rt/internal.h"
+#include "rt/moves.h"
 #include "rt/transfer.h"
 
 void weft_rt_name_calls(struct weft_rt *rt, int n, const char *const name[])
@@ -100,6 +101,14 @@ void weft_times_add_restore(struct weft_times *times, int32_t iteration,
     t->hidden_s += hidden_s;
 }
 
+void weft_times_add_waited(struct weft_times *times, int32_t iteration,
+                           int32_t call, double waited_s)
+{
+    if (iteration >= 0)
+        times->kept[slot_of(times, iteration)].call[call].waited_s +=
+            waited_s;
+}
+
 struct weft_call_time weft_times_get(const struct weft_times *times,
                                      int32_t iteration, int32_t call)
 {
@@ -126,6 +135,7 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,
         pthread_mutex_unlock(&w->mutex);
         sum.restore_s += time.restore_s;
         sum.hidden_s += time.hidden_s;
+        sum.waited_s += time.waited_s;
         if (time.n_tasks == 0)
             continue;
         if (sum.n_tasks == 0 || time.first_s < sum.first_s)
@@ -143,15 +153,18 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_MAX_CALLS])
 {
-    int64_t sum[4 * WEFT_MAX_CALLS], least[2 * WEFT_MAX_CALLS];
+    enum { SUMS = 5 };
+    int64_t sum[SUMS * WEFT_MAX_CALLS], least[2 * WEFT_MAX_CALLS];
+    bool known = weft_moves_find(rt);
     for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         struct weft_call_time t;
         weft_rt_times(rt, iteration, c, &t);
         bool none = t.n_tasks == 0;
-        sum[4 * c] = t.n_tasks;
-        sum[4 * c + 1] = llrint(t.busy_s * 1e9);
-        sum[4 * c + 2] = llrint(t.restore_s * 1e9);
-        sum[4 * c + 3] = llrint(t.hidden_s * 1e9);
+        sum[SUMS * c] = t.n_tasks;
+        sum[SUMS * c + 1] = llrint(t.busy_s * 1e9);
+        sum[SUMS * c + 2] = llrint(t.restore_s * 1e9);
+        sum[SUMS * c + 3] = llrint(t.hidden_s * 1e9);
+        sum[SUMS * c + 4] = llrint(t.waited_s * 1e9);
         least[2 * c] = none ? INT64_MAX : llrint(t.first_s * 1e9);
         least[2 * c + 1] = none ? INT64_MAX : -llrint(t.last_s * 1e9);
     }
@@ -159,11 +172,12 @@ void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
     weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
     for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         out[c] = (struct weft_call_time){
-            .n_tasks = sum[4 * c],
-            .busy_s = (double) sum[4 * c + 1] * 1e-9,
-            .restore_s = (double) sum[4 * c + 2] * 1e-9,
-            .hidden_s = (double) sum[4 * c + 3] * 1e-9};
-        if (sum[4 * c] == 0)
+            .n_tasks = sum[SUMS * c],
+            .busy_s = (double) sum[SUMS * c + 1] * 1e-9,
+            .restore_s = (double) sum[SUMS * c + 2] * 1e-9,
+            .hidden_s = (double) sum[SUMS * c + 3] * 1e-9,
+            .waited_s = known ? (double) sum[SUMS * c + 4] * 1e-9 : -1};
+        if (sum[SUMS * c] == 0)
             continue;
         out[c].first_s = (double) least[2 * c] * 1e-9;
         out[c].last_s = -(double) least[2 * c + 1] * 1e-9;
@@ -268,6 +282,7 @@ static struct weft_span time_of_body(const struct weft_worker *w,
 static void keep_times(struct weft_worker *w, const struct weft_task *t,
                        struct weft_span ran, double hidden_s)
 {
+    weft_moves_ended(w, t, ran);
     const struct weft_where *where = &t->where;
     if (w->record)
         w->record[w->n_records++ % w->exec.rt->n_records] =

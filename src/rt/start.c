@@ -13,6 +13,7 @@
 #include "config.h"
 #include "rt/fxt.h"
 #include "rt/internal.h"
+#include "rt/moves.h"
 #include "rt/transfer.h"
 #include "rt/record.h"
 #include "rt/environment.h"
@@ -314,6 +315,7 @@ static void rt_free(struct weft_rt *rt)
         weft_exec_clear(&rt->worker[d].exec);
         pthread_mutex_destroy(&rt->worker[d].mutex);
         weft_free(rt->worker[d].record);
+        weft_free(rt->worker[d].late);
     }
     weft_free(rt->worker);
     weft_pool_free(rt->pool);
@@ -321,6 +323,7 @@ static void rt_free(struct weft_rt *rt)
     pthread_mutex_destroy(&rt->mutex);
     weft_transfer_free(rt);
     weft_ran_free(rt);
+    weft_moves_free(rt);
     weft_blocks_free(rt);
     weft_free(rt->mark);
     weft_free(rt->fxt_dir);
@@ -419,6 +422,8 @@ static int start_here(struct weft_rt *rt,
         rc = weft_transfer_create(rt, err);
     if (!rc)
         rc = weft_ran_create(rt, err);
+    if (!rc && rt->profile)
+        rc = weft_moves_create(rt, err);
     if (!rc)
         rc = starpu_start(rt, options, topology, err);
     if (!rc && (options->watchdog_s > 0 || rt->n_ranks > 1))

@@ -210,6 +210,8 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     tile->mem = c;
     tile->bytes = bytes;
     tile->mark = 0;
+    tile->move = 0;
+    atomic_store_explicit(&tile->written_us, 0, memory_order_relaxed);
     tile->rows = (struct weft_work_rows){.n_rows = 0};
     atomic_store(&tile->n_users, 1);
     atomic_store(&tile->n_refs, 1);

@@ -45,6 +45,10 @@ struct weft_tile {
     int32_t number; /* in the runtime's recording, if it makes one */
     uint64_t mark;  /* last insertion that listed this tile ... */
     int slot;       /* ... and the number of its handle there */
+    /* moves.h: the move that was inserted last to write it, 0: none; when what
+     * does not move wrote it last */
+    int64_t move;
+    _Atomic double written_us;
     struct weft_work_rows rows;
     struct weft_tile *next; /* next one in the list of free structs */
     struct weft_tile *all;

@@ -7,6 +7,7 @@
  * insert in the same order.
  */
 #include "rt/internal.h"
+#include "rt/moves.h"
 #include "rt/transfer.h"
 
 #include <dlfcn.h>
@@ -32,6 +33,7 @@ struct weft_transfer {
     int64_t number; /* among all copies */
     int64_t lot;
     double since_us;                  /* inserted */
+    int64_t move;                     /* its number; 0: none (moves.h) */
     struct weft_moments *moments;     /* NULL: they are not noted */
     struct weft_transfer *next, **at; /* guarded by rt->mutex */
 };
@@ -112,6 +114,8 @@ static void ended(void *arg)
     int64_t lot = t->lot;
     report_trouble(t);
     note_end(rt, t);
+    if (rt->moves)
+        weft_moves_message_ended(rt, t->tile, t->sends, t->move, t->since_us);
     link_out(rt, t);
     if (!t->sends) {
         struct weft_moments *own = t->moments;
@@ -189,6 +193,8 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
         atomic_fetch_add(&tile->n_receives, 1);
         atomic_fetch_add(&tile->n_writers, 1);
     }
+    if (rt->moves)
+        t->move = weft_moves_message(rt, where, tile, peer, sends);
     link_in(rt, t);
     t->lot = weft_seq_begin(seq, 1);
     post(rt, t);

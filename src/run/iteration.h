@@ -368,6 +368,9 @@ struct weft_iteration_times {
     double gen, gen_work, scoring, logps, old_logps, valuing, steps;
     double train_values, train_policy, step;
     double offload, hidden;
+    double
+        waited; /* sum over devices, see struct weft_call_time; below 0: not
+                      known */
 };
 /* time: of the batch's calls on all ranks; rewards: when rank 0 computed the
  * rewards. */

@@ -19,8 +19,8 @@ static void fetch_results(struct weft_iteration *p, int32_t i,
 {
     struct weft_iteration_sample *x = &p->extra[i];
     for (int32_t f = 0; f < p->t->flow.n_fields; f++)
-        x->home[f] = weft_g_copy_at(p->copies, p->t->seq, where, x->field[f],
-                                    0);
+        x->home[f] = weft_g_sample_at(p->copies, p->t->seq, where,
+                                      x->field[f], 0);
 }
 
 /* Makes a tile for one of the sample's fields at the first place. */

@@ -127,10 +127,10 @@ int weft_iteration_kl(struct weft_iteration *p)
         const struct weft_sample *s = &p->sample[other];
         struct weft_iteration_sample *x = &p->extra[other];
         n_tokens[i] = s->n_total - s->n_prompt;
-        tile[i] = weft_g_copy_at(p->copies, t->seq, &where, x->field[policy],
-                                 0);
-        tile[p->n + i] = weft_g_copy_at(p->copies, t->seq, &where,
-                                        x->field[ref], 0);
+        tile[i] = weft_g_sample_at(p->copies, t->seq, &where,
+                                   x->field[policy], 0);
+        tile[p->n + i] = weft_g_sample_at(p->copies, t->seq, &where,
+                                          x->field[ref], 0);
     }
     if (!rc)
         weft_insert_kto_kl(t->seq, &where, p->n, n_tokens, tile, tile + n,

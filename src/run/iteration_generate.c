@@ -334,8 +334,8 @@ static void fetch_scores(struct weft_iteration *p)
         for (int32_t f = 0; f < flow->n_fields && !x->fetched; f++)
             if (flow->field[f].type == WEFT_FIELD_SCORE
                 || f == weft_iteration_set(p, i)->field)
-                x->home[f] = weft_g_copy_at(p->copies, p->t->seq, &where,
-                                            x->field[f], 0);
+                x->home[f] = weft_g_sample_at(p->copies, p->t->seq, &where,
+                                              x->field[f], 0);
         x->fetched = true;
     }
 }

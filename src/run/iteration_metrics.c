@@ -466,6 +466,16 @@ static double began_early(const struct weft_iteration *p)
     return fmax(generates - trains, 0);
 }
 
+static void report_moves(const struct measured *c, double turn)
+{
+    struct weft_metrics *m = c->p->t->metrics;
+    double s = c->time.waited / weft_rt_n_devices(c->p->t->rt);
+    if (s < 0)
+        return;
+    weft_metrics_set(m, "timing_s/moves_exposed", s);
+    weft_metrics_set(m, "sched/moves_exposed_ratio", s / turn);
+}
+
 /* A step on the data's samples takes the time of its turn. */
 static void report_speed(const struct measured *c, bool generates)
 {
@@ -480,6 +490,7 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "perf/throughput",
                      c->rows / turn / weft_rt_n_devices(p->t->rt));
     report_micro_batches(c);
+    report_moves(c, turn);
     if (!generates)
         return;
     weft_metrics_set(m, "perf/generation_tokens_per_s",

@@ -168,7 +168,7 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
     for (int32_t i = 0; i < p->n_all && !rc; i++) {
         int32_t rollout = weft_iteration_set(p, i)->field;
         if (!p->extra[i].encoded)
-            p->extra[i].home[rollout] = weft_g_copy_at(
+            p->extra[i].home[rollout] = weft_g_sample_at(
                 p->copies, t->seq, &where, p->extra[i].field[rollout], 0);
     }
     if (!rc)

@@ -88,6 +88,7 @@ void weft_iteration_times_get(
     for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         out->offload += time[c].restore_s;
         out->hidden += time[c].hidden_s;
+        out->waited += time[c].waited_s;
     }
 }
 

@@ -226,8 +226,8 @@ int weft_scorer_expect(struct weft_iteration *p, int32_t i, int32_t k)
     int32_t f = weft_iteration_set(p, i)->field;
     if (!wanted(p))
         return 0;
-    struct weft_tile *home = weft_g_copy_at(p->copies, t->seq, &where,
-                                            p->extra[i].field[f], 0);
+    struct weft_tile *home = weft_g_sample_at(p->copies, t->seq, &where,
+                                              p->extra[i].field[f], 0);
     struct weft_scorer *s = t->scorer;
     if (!s || !home || weft_rt_is_dry(t->rt) || !weft_tile_is_here(home))
         return 0;

@@ -53,6 +53,10 @@ check_PROGRAMS += %D%/test_costs
 check_PROGRAMS += %D%/test_engine
 %C%_test_engine_SOURCES = %D%/test_engine.c %D%/engine_fixture.h
 %C%_test_engine_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_engine_moves
+%C%_test_engine_moves_SOURCES = %D%/test_engine_moves.c \
+	%D%/moves_fixture.h %D%/engine_fixture.h
+%C%_test_engine_moves_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_engine_random
 %C%_test_engine_random_SOURCES = %D%/test_engine_random.c \
 	%D%/brute_engine.h %D%/engine_fixture.h

@@ -5,8 +5,10 @@ check_PROGRAMS += \
 	%D%/test_fxt \
 	%D%/test_graph \
 	%D%/test_hidden \
+	%D%/test_moves \
 	%D%/test_pool \
 	%D%/test_profile \
+	%D%/test_rank_moves \
 	%D%/test_rank_programs \
 	%D%/test_ranks \
 	%D%/test_record \
@@ -26,6 +28,11 @@ check_PROGRAMS += \
 %C%_test_pool_LDADD = $(rt_libs)
 %C%_test_profile_CPPFLAGS = $(STARPU_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_profile_LDADD = $(rt_libs)
+%C%_test_moves_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_moves_LDADD = $(rt_libs)
+%C%_test_rank_moves_SOURCES = %D%/test_rank_moves.c %D%/rank_fixture.h
+%C%_test_rank_moves_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_rank_moves_LDADD = $(rt_libs)
 %C%_test_rank_programs_SOURCES = %D%/test_rank_programs.c %D%/rank_fixture.h
 %C%_test_rank_programs_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_rank_programs_LDADD = $(rt_libs)

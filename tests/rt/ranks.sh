@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_rank_programs and test_ranks as 2, 3 and 4 processes; what ends a job.
+# test_rank_moves, test_rank_programs and test_ranks as 2, 3 and 4 processes; what ends a job.
 
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
@@ -25,6 +25,7 @@ complain()
 
 for n in 2 3 4; do
     job $n test_rank_programs || complain "programs, $n ranks: status $?"
+    job $n test_rank_moves || complain "moves, $n ranks: status $?"
     job $n test_ranks || complain "$n ranks: status $?"
     grep -h 'foreign' log
 done

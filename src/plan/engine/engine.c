@@ -108,6 +108,9 @@ void weft_engine_free(struct weft_engine *e)
     weft_free(e->link);
     weft_free(e->flight);
     weft_free(e->idle);
+    weft_free(e->could_s);
+    weft_free(e->came);
+    weft_free(e->waited);
     weft_timers_release(&e->timers);
     weft_free(e);
 }
@@ -148,14 +151,19 @@ int weft_engine_extend(struct weft_engine *e, struct weft_err *err)
     if (grows(&e->task_room, r->n_tasks)) {
         grow(e, &e->task, e->task_room, sizeof *e->task);
         grow(e, &e->state, e->task_room, sizeof *e->state);
+        if (e->job.moves)
+            grow(e, &e->could_s, e->task_room, sizeof *e->could_s);
     }
     if (grows(&e->access_room, r->n_accesses)) {
         grow(e, &e->access, e->access_room, sizeof *e->access);
         grow(e, &e->owner, e->access_room / WEFT_ENGINE_BLOCK + 1,
              sizeof *e->owner);
     }
-    if (grows(&e->tile_room, r->n_tiles))
+    if (grows(&e->tile_room, r->n_tiles)) {
         grow(e, &e->tile, e->tile_room, sizeof *e->tile);
+        if (e->job.moves)
+            grow(e, &e->came, e->tile_room, sizeof *e->came);
+    }
     if (e->full)
         return status(e, err);
     e->n_tasks = r->n_tasks;

@@ -64,6 +64,7 @@ struct weft_engine_job {
     int32_t n_links;
     const double *bytes_per_s; /* (n_links) */
     bool memory;               /* count what tiles take */
+    bool moves;                /* note what devices wait for what moves */
     bool crowded;              /* no rank has more cores than devices */
     void *ctx;
     /* Seconds of a task on a device (-1: of an answer, from outside); of a
@@ -82,6 +83,16 @@ struct weft_engine_use {
     double busy_s; /* ran tasks */
     double
         moving_s; /* had none, while messages of its place were under way */
+};
+
+/* A task could have begun so much earlier if nothing took time that moves
+ * (struct weft_where): when it was inserted, its device had computed what came
+ * before, and its tiles could have been there. Until its last tile had come, and
+ * its device had no more to copy itself, the device waited for moves alone. A
+ * task waits so for what comes to its own tiles; not for a task that waits. */
+struct weft_engine_waited {
+    int64_t task;
+    double s;
 };
 
 struct weft_engine;
@@ -109,6 +120,9 @@ bool weft_engine_span(const struct weft_engine *e, int64_t task,
                       struct weft_span *out, int32_t *device_out);
 struct weft_engine_use weft_engine_use(const struct weft_engine *e,
                                        int32_t device);
+/* What waited so, with job.moves, in the order in which it began. */
+const struct weft_engine_waited *weft_engine_waited(
+    const struct weft_engine *e, int64_t *n_out);
 /* The most bytes of a place so far, by class and of those that count together
  * (as weft_recording_memory(), which bounds every order; this is one). */
 const int64_t *weft_engine_memory(const struct weft_engine *e, int32_t place);

@@ -80,6 +80,14 @@ static void hold_back(struct weft_engine *e, int32_t rank, int64_t lots)
     k->last = i;
 }
 
+/* A rank has inserted a task; of a message, the last of its two counts. */
+static void is_inserted(struct weft_engine *e, int64_t task)
+{
+    if (e->job.moves)
+        e->could_s[task] = e->now_s;
+    weft_engine_arrive(e, task);
+}
+
 /* The next one in a list of tasks of a rank. */
 static int32_t *next_of(struct weft_engine *e, int64_t task, int32_t rank)
 {
@@ -103,7 +111,7 @@ static void insert_more(struct weft_engine *e, int32_t rank)
             return;
         }
         k->inserts = *next_of(e, task, rank);
-        weft_engine_arrive(e, task);
+        is_inserted(e, task);
     }
 }
 
@@ -125,7 +133,7 @@ void weft_engine_inserted(struct weft_engine *e, int32_t rank)
     int32_t task = k->inserts;
     weft_timers_remove_first(&e->timers); /* it has just gone off */
     k->inserts = *next_of(e, task, rank);
-    weft_engine_arrive(e, task);
+    is_inserted(e, task);
     insert_more(e, rank);
 }
 
@@ -162,7 +170,7 @@ static void let_go_held(struct weft_engine *e, int32_t rank, int32_t held)
         if (e->job.insert)
             add_to_insert(e, first, rank);
         else
-            weft_engine_arrive(e, first);
+            is_inserted(e, first);
         first = next;
     }
 }
@@ -236,7 +244,7 @@ static void insert_next(struct weft_engine *e)
     e->inserted = end;
     weft_engine_enter(e, first, end);
     for (int64_t i = first; i < end; i++)
-        weft_engine_arrive(e, i);
+        is_inserted(e, i);
 }
 
 /* Whether the program can go on after its next wait. */

@@ -43,6 +43,11 @@ struct weft_engine_tile {
     uint32_t open; /* accesses that have not ended, also to its parts */
     uint32_t active; /* accesses of tasks that have their turn: see flags */
 };
+/* When a tile could have been there if nothing took time that moves, and when
+ * it was. */
+struct weft_engine_came {
+    double could_s, at_s;
+};
 /* In the high bits of `active`. */
 #define WEFT_ENGINE_WRITING (1u << 31)
 #define WEFT_ENGINE_MEMORY (1u << 30) /* it has its memory */
@@ -64,6 +69,9 @@ struct weft_engine_device {
     int32_t task; /* that it runs; of a gang, its own; WEFT_ENGINE_NONE */
     struct weft_engine_use use;
     double idle_clock_s; /* the place's clock when it last became idle */
+    /* with job.moves: when what it did last ended that moves, and that does
+     * not */
+    double moved_s, computed_s;
 };
 
 struct weft_engine_place {
@@ -147,6 +155,13 @@ struct weft_engine {
     int32_t n_flights, flight_room, free_flight;
     struct weft_engine_idle *idle; /* (n_idle) heap */
     int64_t n_idle, idle_room;
+    /* with job.moves */
+    double *could_s;               /* (n_tasks) when it was inserted; of what
+                                      moves, from its beginning on, when it
+                                      could have ended */
+    struct weft_engine_came *came; /* (n_tiles) */
+    struct weft_engine_waited *waited; /* (n_waited) */
+    int64_t n_waited, waited_room;
     struct weft_timers timers; /* of devices, links, ranks, then flights */
 };
 
@@ -186,6 +201,11 @@ void weft_engine_post(struct weft_engine *e, int64_t task);
 void weft_engine_begin_posted(struct weft_engine *e);
 void weft_engine_link_ended(struct weft_engine *e, int32_t link);
 void weft_engine_flight_ended(struct weft_engine *e, int32_t flight);
+
+/* moves.c: what devices wait for; device -1: none's. */
+void weft_engine_moves_begin(struct weft_engine *e, int64_t task,
+                             int32_t device);
+void weft_engine_moves_end(struct weft_engine *e, int64_t task);
 
 /* memory.c */
 void weft_engine_create_tiles(struct weft_engine *e);

@@ -175,6 +175,8 @@ void weft_engine_begun(struct weft_engine *e, int64_t task, int32_t device)
 {
     e->state[task] = WEFT_ENGINE_BEGUN - device;
     e->task[task].start_s = e->now_s;
+    if (e->job.moves)
+        weft_engine_moves_begin(e, task, device);
     if (e->job.memory)
         weft_engine_take(e, task);
 }
@@ -265,6 +267,8 @@ void weft_engine_begin_all(struct weft_engine *e)
 void weft_engine_end(struct weft_engine *e, int64_t task)
 {
     e->task[task].end_s = e->now_s;
+    if (e->job.moves)
+        weft_engine_moves_end(e, task);
     weft_engine_leave(e, task);
     if (e->job.memory)
         weft_engine_give_temps(e, task);

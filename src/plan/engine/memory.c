@@ -130,6 +130,8 @@ void weft_engine_create_tiles(struct weft_engine *e)
         e->tile[e->tiles] = (struct weft_engine_tile){
             .head = WEFT_ENGINE_LAST,
             .active = t->whole >= 0 ? WEFT_ENGINE_PART : 0};
+        if (e->job.moves)
+            e->came[e->tiles] = (struct weft_engine_came){0, 0};
         if (t->permanent && t->whole < 0 && e->job.memory) {
             take(e, (int32_t) e->tiles);
             weft_engine_is_idle(e, (int32_t) e->tiles);

@@ -62,6 +62,18 @@ static void add_task(struct weft_played *p, int64_t task, int32_t first)
     call->moment_s += device >= 0 ? s * (span.start_s + span.end_s) / 2 : 0;
 }
 
+static void add_waited(struct weft_played *p, int32_t first)
+{
+    int64_t n;
+    const struct weft_engine_waited *w = weft_engine_waited(p->engine, &n);
+    for (int64_t k = 0; k < n; k++) {
+        const struct weft_rec_task *t = &p->r->task[w[k].task];
+        int32_t i = t->iteration - first;
+        if (i >= 0 && i < p->n)
+            p->call[i * WEFT_MAX_CALLS + t->call].waited_s += w[k].s;
+    }
+}
+
 /* The call by which iterations are timed: the first that trains. -1: none. */
 static int32_t timing_call(const struct weft_dataflow *flow)
 {
@@ -140,6 +152,7 @@ int weft_played_create(const struct weft_engine *engine,
     }
     for (int64_t i = 0; i < r->n_tasks; i++)
         add_task(&p, i, first);
+    add_waited(&p, first);
     sum_up(&p);
     *out = p;
     return 0;
@@ -158,4 +171,12 @@ double weft_played_gen_infer_s(const struct weft_played *p)
         all.end_s = fmax(all.end_s, span->end_s);
     }
     return all.end_s - all.start_s;
+}
+
+double weft_played_waited_s(const struct weft_played *p)
+{
+    double s = 0;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+        s += p->call[weft_played_shown(p) * WEFT_MAX_CALLS + c].waited_s;
+    return s / p->job->n_devices;
 }

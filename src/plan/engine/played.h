@@ -18,6 +18,8 @@ struct weft_played_call {
     double busy_s;         /* sum over its tasks and devices */
     double moment_s; /* the same, of each one's seconds times the time at
                               which it was half done */
+    double waited_s; /* sum over devices: they waited for what moves, and for
+                        nothing else (struct weft_engine_waited) */
 };
 
 struct weft_played_device {
@@ -66,6 +68,10 @@ int32_t weft_played_shown(const struct weft_played *p);
 /* Of that iteration: from the first task of generation to the last of
  * inference. */
 double weft_played_gen_infer_s(const struct weft_played *p);
+
+/* Of that iteration: how long devices waited for what moves alone, in the mean
+ * over all devices. */
+double weft_played_waited_s(const struct weft_played *p);
 
 /* "actor_train"; number 0: "other". */
 const char *weft_played_name(const struct weft_played *p, int32_t call);

@@ -53,6 +53,16 @@ static void add_bound(const struct weft_played *p, struct weft_string *out)
                          weft_played_gen_infer_s(p), p->bound_s);
 }
 
+static void add_waited(const struct weft_played *p, struct weft_string *out)
+{
+    double s = weft_played_waited_s(p);
+    if (p->job->moves)
+        weft_string_addf(out,
+                         "moves that nothing hides: %.4f s, %.1f %% of an "
+                         "iteration, mean of all devices\n",
+                         s, 100 * s / p->steady_s);
+}
+
 static void add_device(const struct weft_played *p, const char *name,
                        struct weft_played_device d, struct weft_string *out)
 {
@@ -125,6 +135,7 @@ int weft_played_text(const struct weft_played *p, struct weft_string *out,
                                        : "");
     add_calls(p, out);
     add_bound(p, out);
+    add_waited(p, out);
     add_devices(p, out);
     add_memory(p, out);
     return weft_string_check(out, "tables", err);
@@ -163,6 +174,8 @@ static void add_iteration(const struct weft_played *p, int32_t i,
         add_span(out, c->span);
         weft_string_add(out, ", ");
         add_number(out, "busy_s", c->busy_s);
+        weft_string_add(out, ", ");
+        add_number(out, "waited_for_moves_s", c->waited_s);
         weft_string_add(out, "}");
         between = ",";
     }

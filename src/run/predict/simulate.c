@@ -399,6 +399,7 @@ int weft_simulation_run(const struct weft_trainer *t,
     struct weft_played played = {.n = 0};
     struct weft_simulate_options one = *options;
     int rc = open_either(t, &one, &s, err);
+    s.job.moves = true;
     if (!rc)
         rc = weft_simulation_play(&s, err);
     if (!rc)

@@ -87,6 +87,7 @@ struct weft_iteration_times weft_simulate_times(const struct weft_played *p,
         if (call[c].span.end_s > 0)
             time[c] = (struct weft_call_time){.n_tasks = 1,
                                               .busy_s = call[c].busy_s,
+                                              .waited_s = call[c].waited_s,
                                               .first_s = call[c].span.start_s,
                                               .last_s = call[c].span.end_s};
     weft_iteration_times_get(p->flow, time, &no_rewards, &out);
@@ -109,7 +110,7 @@ static double last_mean(const struct weft_metrics_table *table,
 static void add_line(struct weft_string *out, const char *name,
                      double predicted, double measured)
 {
-    if (isfinite(measured) && predicted > 0)
+    if (isfinite(measured) && measured > 0 && predicted > 0)
         weft_string_addf(out, "%-24s  %11.4f  %11.4f  %7.1f %%\n", name,
                          predicted, measured,
                          100 * (predicted / measured - 1));
@@ -154,13 +155,16 @@ int weft_simulate_beside(const struct weft_trainer *t,
                 add_line(out, m->tag, mean_of(played, m->of),
                          last_mean(&table, m->tag, n, false));
     struct weft_iteration_times times;
-    double both = 0;
+    double both = 0, waited = 0;
     for (int32_t i = 1; i < played->n; i++) {
         times = weft_simulate_times(played, i);
         both += times.gen_infer / n;
+        waited += times.waited / n / played->job->n_devices;
     }
     add_line(out, "timing_s/gen_infer", both,
              last_mean(&table, "timing_s/gen_infer", n, false));
+    add_line(out, "timing_s/moves_exposed", waited,
+             last_mean(&table, "timing_s/moves_exposed", n, false));
     add_line(out, "from end to end", played->steady_s,
              last_mean(&table, "perf/steps_per_s", n, true));
     weft_metrics_table_clear(&table);

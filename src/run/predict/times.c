@@ -73,6 +73,8 @@ static void set_metrics(const struct weft_iteration *p,
                 weft_metrics_setf(t->metrics, weft_iteration_time(&s, m->of),
                                   "perf/predicted_s/%s",
                                   m->tag + sizeof measured - 1);
+    weft_metrics_set(t->metrics, "perf/predicted_s/moves_exposed",
+                     s.waited / played->job->n_devices);
     weft_metrics_set(t->metrics, "perf/predicted_s/step",
                      generates ? s.step : played->steady_s);
     weft_metrics_set(t->metrics, "perf/predicted_steps_per_s",
@@ -95,6 +97,7 @@ static int predict(const struct weft_iteration *p,
                   : weft_err_nomem(err, "lengths", sizeof p->tail);
     if (!rc)
         rc = weft_simulation_of(t, &how, &options, &s, err);
+    s.job.moves = true;
     if (!rc)
         rc = weft_simulation_play(&s, err);
     if (!rc)
