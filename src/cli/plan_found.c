@@ -84,7 +84,7 @@ static void tell_found(const struct weft_cli_plan_options *o,
 {
     const struct weft_search_result *r = &f->result;
     double gap = 1 - r->bound / r->value.period;
-    char text[600], less[100] = "";
+    char text[700], less[100] = "";
     if (f->bytes < has)
         snprintf(
             less, sizeof less,
@@ -94,14 +94,17 @@ static void tell_found(const struct weft_cli_plan_options *o,
         text, sizeof text,
         "%.4g s an iteration within the model, %.4g s simulated as a "
         "whole, the best of %d finalists; the model's best takes %.4g "
-        "s%s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
+        "s%s, %s (gap %.2g %%; in any order of tasks %.2g %%): %lld options, "
+        "of "
+        "which %lld are needed, "
         "of %lld layouts, %lld pairs of them to train fused, %lld "
         "evaluations%s",
         r->finalist[f->taken].value.period, f->simulated.iteration_s,
         (int) f->finalists, r->value.period, f->memory.all <= has ? less : "",
         gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
-        (long long) f->options, (long long) f->needed, (long long) f->priced,
-        (long long) f->pairs, (long long) r->evaluations,
+        100 * (1 - r->any_order / r->value.period), (long long) f->options,
+        (long long) f->needed, (long long) f->priced, (long long) f->pairs,
+        (long long) r->evaluations,
         f->stopped ? "; stopped before the end" : "");
     if (f->left_out > 0)
         snprintf(text + strlen(text), sizeof text - strlen(text),

@@ -145,10 +145,30 @@ static inline double there(const struct weft_option *o, double part)
     return most;
 }
 
+/* Whether a call waits for training t of the iteration before: they have a
+ * device together, and a call of that role has another layout. */
+static inline bool is_behind(const int32_t *choice, int32_t c, int32_t t)
+{
+    bool together = false, moves = false;
+    for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
+        together = together
+                || (on(&chosen(choice, c)->plan.mesh, d)
+                    && on(&chosen(choice, t)->plan.mesh, d));
+    for (int32_t k = 0; k < p.n_calls; k++)
+        moves = moves
+             || (k != t && trainer(k) == t
+                 && !alike(&chosen(choice, k)->plan,
+                           &chosen(choice, t)->plan));
+    return (p.call[c].behind >> t & 1) && together && moves;
+}
+
 static inline double may_have(const struct oracle *q, int32_t c)
 {
     double most = 1;
     int32_t t = trainer(c), i = q->done[c];
+    for (int32_t k = 0; k < p.n_calls && i > 0; k++)
+        if (q->done[k] < i && is_behind(q->choice, c, k))
+            return 0;
     for (int32_t k = 0; k < p.n_calls; k++)
         if (q->done[k] < i - 1)
             return 0;
@@ -276,6 +296,7 @@ static inline void make_random(uint32_t seed)
     state = seed;
     set_calls();
     p.move = rnd(3) ? move_s : NULL;
+    p.call[0].behind = seed % 2 ? 1u << 4 : 0;
     for (int32_t c = 0; c < p.n_calls; c++) {
         int32_t n = 2 + (int32_t) rnd(5);
         for (int32_t i = 0; i < n; i++) {
@@ -301,6 +322,7 @@ static inline void fuse(void)
 {
     p.call[3].two = true;
     p.call[3].second = 2;
+    p.call[0].behind = 0;
     p.n_calls = 4;
     for (int32_t i = 0; i < p.call[3].n_options; i++) {
         struct weft_option *o = &option[3][i];

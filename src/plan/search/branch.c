@@ -39,6 +39,7 @@ struct branching {
     double (*rest)[BOUNDS]; /* (n_calls + 1) least of the others */
     bool mirrors;           /* devices can be exchanged */
     double lowest;          /* bound of what may be better than the best */
+    double any_order;       /* the lowest bound of choices that were played */
     bool cut;
 };
 
@@ -102,6 +103,7 @@ static void leaf(struct branching *b)
         b->best->evaluations++;
         return;
     }
+    b->any_order = fmin(b->any_order, v.bound);
     weft_search_consider(b->s, b->choice, &v, b->best);
 }
 
@@ -218,7 +220,8 @@ int weft_search_branch(const struct weft_search *s,
                           .best = best,
                           .n_bounds = s->n_cycles * WEFT_SEARCH_WEIGHTS,
                           .mirrors = weft_search_has_mirrors(s->p),
-                          .lowest = INFINITY};
+                          .lowest = INFINITY,
+                          .any_order = INFINITY};
     int rc = 0;
     if (!make_room(&b)) {
         rc = weft_err_nomem(err, "a search", sizeof b);
@@ -239,6 +242,7 @@ int weft_search_branch(const struct weft_search *s,
         }
         if (s->p->left_out_s > 0 && s->p->left_out_s < best->bound)
             best->bound = s->p->left_out_s;
+        best->any_order = fmin(best->bound, b.any_order);
     }
     for (int32_t d = 0; d < s->p->n_calls; d++) {
         weft_free(b.child[d]);

@@ -16,7 +16,8 @@ enum {
  * that is there, the reader has all but that left to do. */
 struct weft_search_cycle {
     uint32_t calls;
-    uint32_t moves; /* those of these that weights move to first */
+    uint32_t moves; /* those that weights move to first */
+    uint32_t work;  /* others, which all are at work in the rest of it */
     int32_t height;
     int32_t maker, reader; /* -1: there are none */
     int32_t part;          /* of WEFT_SEARCH_PARTS */
@@ -28,6 +29,7 @@ struct weft_search {
         trainer[WEFT_MAX_CALLS]; /* the call that trains a call's role; -1:
                                         none */
     int32_t by_priority[WEFT_MAX_CALLS]; /* calls, the highest first */
+    uint32_t moving;                     /* calls whose samples move */
     int32_t timing; /* the call by which iterations are timed: the first that
                        trains, or else the last */
     int32_t n_cycles;
@@ -83,6 +85,8 @@ bool weft_search_better(const struct weft_search *s,
                         const struct weft_search_value *b);
 bool weft_search_covers(const struct weft_mesh *mesh, int32_t node,
                         int32_t device);
+bool weft_search_overlap(const struct weft_mesh *a,
+                         const struct weft_mesh *b);
 /* No order of tasks makes a choice's period shorter. */
 double weft_search_bound(const struct weft_search *s, const int32_t *choice);
 /* The period of a choice. */

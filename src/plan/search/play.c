@@ -29,6 +29,7 @@ struct play {
     int32_t n;
     const struct weft_option *o[WEFT_MAX_CALLS];
     double move[WEFT_MAX_CALLS];
+    uint32_t behind[WEFT_MAX_CALLS]; /* calls that it begins behind */
     /* Devices that differ, by the calls that they have. */
     uint32_t calls_of[MOST_DEVICES];
     int32_t n_devices;
@@ -101,6 +102,26 @@ static double came(const struct weft_option *o, double part, double *rate)
     return (k - 1 + (part - from) / (to - from)) * each;
 }
 
+/* The calls that a call begins behind in this choice. */
+static uint32_t find_behind(const struct play *q, int32_t c)
+{
+    const struct weft_search *s = q->s;
+    uint32_t set = 0;
+    for (uint32_t m = s->p->call[c].behind; m; m &= m - 1) {
+        int32_t t = __builtin_ctz(m);
+        bool moves = false;
+        for (int32_t k = 0; k < q->n; k++)
+            moves = moves
+                 || (k != t && s->trainer[k] == t
+                     && !weft_plan_lies_alike(&q->o[t]->plan,
+                                              &q->o[k]->plan));
+        if (moves
+            && weft_search_overlap(&q->o[c]->plan.mesh, &q->o[t]->plan.mesh))
+            set |= 1u << t;
+    }
+    return set;
+}
+
 /* Whether a call has what it waits for before it can begin. at: no sooner than
  * then, where weights move. */
 static bool can_begin(const struct play *q, int32_t c, double *at)
@@ -115,6 +136,9 @@ static bool can_begin(const struct play *q, int32_t c, double *at)
         if (q->done[b] < i || (call->trains && q->done[b] <= i))
             return false;
     }
+    for (uint32_t m = i > 0 ? q->behind[c] : 0; m; m &= m - 1)
+        if (q->done[__builtin_ctz(m)] < i)
+            return false;
     if (t < 0 || t == c || i == 0)
         return true;
     *at = q->ended[t] + q->move[c];
@@ -269,6 +293,8 @@ double weft_search_play(const struct weft_search *s, const int32_t *choice)
         q.o[c] = weft_search_chosen(s, choice, c);
         q.move[c] = weft_search_move(s, choice, c);
     }
+    for (int32_t c = 0; c < q.n; c++)
+        q.behind[c] = find_behind(&q, c);
     find_devices(&q);
     for (int k = 0; k < MOST_EVENTS && q.done[s->timing] < ITERATIONS; k++) {
         double at = set_rates(&q), next = at - q.now;

@@ -25,7 +25,36 @@ static void keep(const struct path *p)
     for (int32_t k = 0; k <= (p->reader < 0 ? 0 : WEFT_SEARCH_PARTS); k++)
         if (s->n_cycles < WEFT_SEARCH_CYCLES)
             s->cycle[s->n_cycles++] = (struct weft_search_cycle){
-                p->seen, p->moves, p->height, p->maker, p->reader, k};
+                p->seen, p->moves, 0, p->height, p->maker, p->reader, k};
+}
+
+/* Calls that read what `first` makes, or what is made of that, and that `last`
+ * waits for; and `first`. */
+static uint32_t between(const struct weft_search *s, int32_t first,
+                        int32_t last)
+{
+    uint32_t after = 1u << first, before = s->p->call[last].before;
+    for (int32_t k = 0; k < s->p->n_calls; k++)
+        for (int32_t c = 0; c < s->p->n_calls; c++) {
+            if (s->p->call[c].before & after)
+                after |= 1u << c;
+            if (before >> c & 1)
+                before |= s->p->call[c].before;
+        }
+    return after & before;
+}
+
+/* From a training's end to its next begin, what follows from its weights is
+ * done, whatever overlaps with what. */
+static void keep_work(struct weft_search *s)
+{
+    for (int32_t c = 0; c < s->p->n_calls; c++) {
+        int32_t t = s->trainer[c];
+        uint32_t work = t >= 0 && t != c ? between(s, c, t) : 0;
+        if (work && s->n_cycles < WEFT_SEARCH_CYCLES)
+            s->cycle[s->n_cycles++] = (struct weft_search_cycle){
+                1u << t, 1u << c, work, 1, -1, -1, 0};
+    }
 }
 
 /* Follows all paths from call c on, over calls numbered from `first` on, which
@@ -58,6 +87,7 @@ static void follow(struct path p, int32_t c)
 static void find_cycles(struct weft_search *s)
 {
     keep(&(struct path){.s = s, .height = 1, .maker = -1, .reader = -1});
+    keep_work(s);
     for (int32_t c = 0; c < s->p->n_calls; c++)
         follow((struct path){.s = s,
                              .first = c,
@@ -85,10 +115,12 @@ double weft_search_part(const struct weft_search *s, int32_t k, int32_t w,
     const struct weft_search_cycle *cycle = &s->cycle[k];
     double weight = weft_search_weight(w);
     double all = (double) s->p->n_nodes * s->p->n_devices;
-    double part = (1 - weight) * o->share * o->seconds
-                * weft_mesh_size(&o->plan.mesh) / all;
+    double work = o->share * o->seconds * weft_mesh_size(&o->plan.mesh) / all;
+    double part = (1 - weight) * work;
     if (cycle->calls >> call & 1)
         part += weight * weft_search_length(cycle, call, o) / cycle->height;
+    if (cycle->work >> call & 1)
+        part += weight * work;
     return part;
 }
 
@@ -160,6 +192,7 @@ int weft_search_create(const struct weft_search_problem *problem,
              at--)
             s->by_priority[at] = s->by_priority[at - 1];
         s->by_priority[at] = c;
+        s->moving |= (uint32_t) call[c].moves << c;
         s->trainer[c] = -1;
         for (int32_t t = 0; t < problem->n_calls; t++)
             if (trains(&call[t], call[c].role))

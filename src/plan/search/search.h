@@ -14,7 +14,9 @@
  *               can do so at the same time
  *     bound     no order of tasks is better: each cycle of calls that wait for
  *               one another takes its length, each device the work it has, all
- *               devices together the work of all calls
+ *               devices together the work of all calls; and between two
+ *               trainings of a role is the work of all calls that read its
+ *               weights, or what is made of them, for the next one
  *
  * Two trained models whose pipelines are fused are one call, which has a layout
  * for each of them and ends when both are trained.
@@ -62,6 +64,13 @@ struct weft_search_call {
     bool two;        /* it trains another role, too ... */
     int32_t second;  /* ... which is this one */
     uint32_t before; /* set of calls whose results it reads */
+    /* calls that train in the iteration before: where it has a device of one,
+     * and weights of that one's role then move, it begins behind it */
+    uint32_t behind;
+    /* its samples move between its devices: of its options is known what no
+     * schedule undercuts, and their work can be on any of these devices. The
+     * period of a choice is its bound, then. */
+    bool moves;
 };
 
 enum { WEFT_SEARCH_TOGETHER = 16 };
@@ -148,7 +157,8 @@ struct weft_search_finalist {
 struct weft_search_result {
     int32_t choice[WEFT_MAX_CALLS];
     struct weft_search_value value;
-    double bound; /* no choice that fits has a shorter period, in any order */
+    double bound;     /* no choice that fits has a shorter period ... */
+    double any_order; /* ... nor one than this in another order of tasks */
     int64_t evaluations, branches;
     int32_t n_finalists; /* the first of them is the choice, if it fits */
     struct weft_search_finalist finalist[WEFT_SEARCH_FINALISTS];

@@ -28,6 +28,20 @@ double weft_search_move(const struct weft_search *s, const int32_t *choice,
 
 /* ---- Devices ------------------------------------------------------------ */
 
+static int32_t shared(int32_t a, int32_t n_a, int32_t b, int32_t n_b)
+{
+    return weft_min32(a + n_a, b + n_b) - weft_max32(a, b);
+}
+
+/* Devices that two meshes have in common. */
+static int32_t n_shared(const struct weft_mesh *a, const struct weft_mesh *b)
+{
+    int32_t nodes = shared(a->node, a->n_nodes, b->node, b->n_nodes);
+    int32_t devices = shared(a->device, a->n_devices, b->device,
+                             b->n_devices);
+    return nodes > 0 && devices > 0 ? nodes * devices : 0;
+}
+
 bool weft_search_covers(const struct weft_mesh *mesh, int32_t node,
                         int32_t device)
 {
@@ -35,17 +49,36 @@ bool weft_search_covers(const struct weft_mesh *mesh, int32_t node,
         && mesh->device <= device && device < mesh->device + mesh->n_devices;
 }
 
-/* Seconds of work of a device. */
+bool weft_search_overlap(const struct weft_mesh *a, const struct weft_mesh *b)
+{
+    return n_shared(a, b) > 0;
+}
+
+/* Seconds of work of a device, of a set of calls. */
 static double load_at(const struct weft_search *s, const int32_t *choice,
-                      int32_t node, int32_t device)
+                      uint32_t calls, int32_t node, int32_t device)
 {
     double load = 0;
-    for (int32_t c = 0; c < s->p->n_calls; c++) {
-        const struct weft_option *o = weft_search_chosen(s, choice, c);
+    for (uint32_t m = calls; m; m &= m - 1) {
+        const struct weft_option *o = weft_search_chosen(s, choice,
+                                                         __builtin_ctz(m));
         if (weft_search_covers(&o->plan.mesh, node, device))
             load += o->share * o->seconds;
     }
     return load;
+}
+
+/* The same of a mesh's devices, in the mean. */
+static double mean_load(const struct weft_search *s, const int32_t *choice,
+                        uint32_t calls, const struct weft_mesh *mesh)
+{
+    double load = 0;
+    for (uint32_t m = calls; m; m &= m - 1) {
+        const struct weft_option *o = weft_search_chosen(s, choice,
+                                                         __builtin_ctz(m));
+        load += o->share * o->seconds * n_shared(&o->plan.mesh, mesh);
+    }
+    return load / weft_mesh_size(mesh);
 }
 
 /* Bytes of a device, of the first n calls of `order` (NULL: their numbers). */
@@ -106,18 +139,32 @@ double weft_search_bytes(const struct weft_search *s, const int32_t *choice,
     return most;
 }
 
-static double most_load(const struct weft_search *s, const int32_t *choice)
+static const struct weft_mesh *mesh_of(const struct weft_search *s,
+                                       const int32_t *choice, int32_t call)
 {
+    return &weft_search_chosen(s, choice, call)->plan.mesh;
+}
+
+/* The most work of a device, of a set of calls. Where samples move it can be on
+ * any device of the call: no less than in the mean of these is on one. */
+static double most_load(const struct weft_search *s, const int32_t *choice,
+                        uint32_t calls)
+{
+    uint32_t stay = calls & ~s->moving;
     double most = 0;
-    for (int32_t i = 0; i < s->p->n_calls; i++) {
-        for (int32_t j = 0; j < s->p->n_calls; j++) {
-            const struct weft_mesh *a =
-                &weft_search_chosen(s, choice, i)->plan.mesh;
-            const struct weft_mesh *b =
-                &weft_search_chosen(s, choice, j)->plan.mesh;
-            double load = load_at(s, choice, a->node, b->device);
+    for (uint32_t i = stay; i; i &= i - 1) {
+        for (uint32_t j = stay; j; j &= j - 1) {
+            double load = load_at(
+                s, choice, stay, mesh_of(s, choice, __builtin_ctz(i))->node,
+                mesh_of(s, choice, __builtin_ctz(j))->device);
             most = load > most ? load : most;
         }
+    }
+    for (uint32_t m = calls & s->moving; m; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        double load = mean_load(s, choice, stay | 1u << c,
+                                mesh_of(s, choice, c));
+        most = load > most ? load : most;
     }
     return most;
 }
@@ -137,9 +184,11 @@ static double longest_cycle(const struct weft_search *s,
             int32_t c = __builtin_ctz(m);
             length += weft_search_length(cycle, c,
                                          weft_search_chosen(s, choice, c));
-            if (cycle->moves >> c & 1)
-                length += move[c];
         }
+        for (uint32_t m = cycle->moves; m; m &= m - 1)
+            length += move[__builtin_ctz(m)];
+        if (cycle->work)
+            length += most_load(s, choice, cycle->work);
         length /= cycle->height;
         most = length > most ? length : most;
     }
@@ -148,7 +197,9 @@ static double longest_cycle(const struct weft_search *s,
 
 double weft_search_bound(const struct weft_search *s, const int32_t *choice)
 {
-    double cycle = longest_cycle(s, choice), load = most_load(s, choice);
+    uint32_t all = (uint32_t) ((1ull << s->p->n_calls) - 1);
+    double cycle = longest_cycle(s, choice);
+    double load = most_load(s, choice, all);
     return cycle > load ? cycle : load;
 }
 
@@ -166,7 +217,7 @@ void weft_search_set_period(const struct weft_search *s,
                             const int32_t *choice,
                             struct weft_search_value *v)
 {
-    double period = weft_search_play(s, choice);
+    double period = s->moving ? 0 : weft_search_play(s, choice);
     v->period = period > v->bound ? period : v->bound;
 }
 

@@ -85,6 +85,7 @@ static void join(const struct weft_search_result r[2], const bool *has,
         if (!has[k] || k == better)
             continue;
         out->bound = fmin(out->bound, r[k].bound);
+        out->any_order = fmin(out->any_order, r[k].any_order);
         out->evaluations += r[k].evaluations;
         out->branches += r[k].branches;
         out->stopped = out->stopped || r[k].stopped;

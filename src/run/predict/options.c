@@ -397,6 +397,22 @@ static int priority_of(const struct weft_dataflow *flow, int32_t call)
                                       : WEFT_PRIORITY_TRAIN;
 }
 
+/* The trainings that generation begins behind (weft_g_generate_behind()): those
+ * of other models, if it waits for new weights itself and for all training. */
+static uint32_t behind(const struct weft_finding *f,
+                       const struct weft_search_problem *p, int32_t call)
+{
+    const struct weft_dataflow *flow = f->needs->flow;
+    uint32_t set = 0;
+    if (flow->call[f->call_of[call]].kind != WEFT_GENERATE
+        || flow->staleness > 0 || f->config->train.as_completed)
+        return 0;
+    for (int32_t t = 0; t < p->n_calls; t++)
+        if (p->call[t].trains && p->call[t].role != p->call[call].role)
+            set |= 1u << t;
+    return set;
+}
+
 void weft_finding_set_problem(struct weft_finding *f,
                               struct weft_search_problem *p)
 {
@@ -424,9 +440,11 @@ void weft_finding_set_problem(struct weft_finding *f,
             .trains = weft_flow_trains(flow, c),
             .trained = flow->role[flow->call[c].role].trained};
     }
-    for (int32_t i = 0; i < p->n_calls; i++)
+    for (int32_t i = 0; i < p->n_calls; i++) {
         for (uint32_t m = weft_before(flow, f->call_of[i]); m; m &= m - 1)
             p->call[i].before |= 1u << number[__builtin_ctz(m)];
+        p->call[i].behind = behind(f, p, i);
+    }
     p->n_together = weft_together(flow, p->n_calls, f->call_of, p->together);
 }
 

@@ -218,6 +218,7 @@ int weft_finding_fuse(struct weft_finding *f,
             continue;
         f->fused_call_of[n++] = f->call_of[i];
         *c = plain->call[i];
+        c->behind = 0; /* a schedule of both leaves nothing behind */
         if (i == first) {
             c->option = f->option[0];
             c->n_options = f->n_options[0];
