@@ -154,6 +154,8 @@ bench_programs += %D%/moves
 %C%_moves_LDADD = $(weft_libs)
 bench-moves: %D%/moves
 	%D%/moves $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
+bench-moves-here: weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/moves.sh $(MOVES)
 # CPU time of generation's controller.
 bench_programs += %D%/control
 %C%_control_SOURCES = %D%/control.c %D%/made.h %D%/check.h
@@ -196,6 +198,6 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
 .PHONY: bench bench-again bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
-	bench-layouts bench-moves bench-papers bench-papers-flexrlhf bench-papers-real \
+	bench-layouts bench-moves bench-moves-here bench-papers bench-papers-flexrlhf bench-papers-real \
 	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here

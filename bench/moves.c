@@ -9,7 +9,9 @@
  *
  * Three iterations are recorded and played twice: as they are, and with weights,
  * samples and KV caches that move in no time, between devices and from host
- * memory. What they take longer is what nothing hides. What members of a tp
+ * memory. What they take longer is what nothing hides; beside it is how long
+ * devices wait for moves and for nothing else, in the mean, as runs measure it
+ * (`make bench-moves-here`). What members of a tp
  * group or stages exchange, and sums of gradients, are part of their calls, and
  * stay. The paper has less than 3 % (section 7.2). Then one kind of move alone
  * takes no time, of each call and class that moves a GiB or more. 512 samples, prompts of 256
@@ -102,14 +104,18 @@ static void free_message(void *ctx, const struct weft_recording *r,
         as_is.message(ctx, r, task, out);
 }
 
-/* Seconds of an iteration once they follow one another. */
-static double play(struct weft_simulation *s)
+/* Seconds of an iteration once they follow one another; *share_out: of them,
+ * what devices wait for moves alone, in the mean (NULL: nobody asks). */
+static double play(struct weft_simulation *s, double *share_out)
 {
     struct weft_played played;
+    s->job.moves = share_out != NULL;
     CHECK(weft_simulation_play(s, &err));
     CHECK(weft_played_create(s->engine, &s->r, &s->job, &s->t->flow,
                              s->how.first, s->how.iterations, &played, &err));
     double seconds = played.steady_s;
+    if (share_out)
+        *share_out = weft_played_waited_s(&played) / seconds;
     weft_played_release(&played);
     return seconds;
 }
@@ -148,14 +154,15 @@ static double gib(const struct weft_simulation *s)
 /* Plays with all moves, with none, and without one kind after the other. */
 static void compare(struct weft_simulation *s, const char *a, const char *c)
 {
-    double with_s = play(s);
+    double share, with_s = play(s, &share);
     as_is = s->job;
     s->job.seconds = free_seconds;
     s->job.message = free_message;
     free_call = free_class = ALL;
-    double without_s = play(s);
-    printf("%3s / %3s  %8.2f %8.2f   %6.2f %%  %8.0f\n", a, c, with_s,
-           without_s, (1 - without_s / with_s) * 100, gib(s));
+    double without_s = play(s, NULL);
+    printf("%3s / %3s  %8.2f %8.2f   %6.2f %%  %6.2f %%  %8.0f\n", a, c,
+           with_s, without_s, (1 - without_s / with_s) * 100, share * 100,
+           gib(s));
     fflush(stdout);
     for (free_call = 1; free_call < s->t->flow.n_calls; free_call++)
         for (free_class = 0; free_class < (int) WEFT_COUNT(classes);
@@ -163,10 +170,11 @@ static void compare(struct weft_simulation *s, const char *a, const char *c)
             double moved = gib(s);
             if (moved < 1)
                 continue;
-            without_s = play(s);
-            printf("           %14.2f   %6.2f %%  %8.0f  %s of %s\n",
-                   without_s, (1 - without_s / with_s) * 100, moved,
-                   classes[free_class].name, s->t->flow.call[free_call].name);
+            without_s = play(s, NULL);
+            printf(
+                "           %14.2f   %6.2f %%            %8.0f  %s of %s\n",
+                without_s, (1 - without_s / with_s) * 100, moved,
+                classes[free_class].name, s->t->flow.call[free_call].name);
             fflush(stdout);
         }
 }
@@ -232,8 +240,9 @@ int main(int argc, char **argv)
     }
     snprintf(path, sizeof path, "%s/run.yaml", dir);
     CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
-    printf("actor/critic   iteration s, moves  not hidden       GiB\n"
-           "                as is  in no time             that move\n");
+    printf(
+        "actor/critic   iteration s, moves  not hidden  waited       GiB\n"
+        "                as is  in no time                      that move\n");
     for (size_t k = 0; k < WEFT_COUNT(pairs); k++)
         measure(dir, pairs[k], &cluster, &lengths);
     weft_lengths_release(&lengths);
