@@ -96,14 +96,18 @@ struct weft_span {
 };
 
 /* Which calls' tasks come first on devices that they share. All that follows
- * waits for generation, and that for the policy's training. Other training
- * comes before inference, of which a part waits for it and the rest need not be
- * the first to end. */
+ * waits for generation, and that for the policy's training. An iteration's
+ * training waits for its inference: where this came later on a device, another
+ * one would wait for it with nothing to do. But the training before comes first,
+ * as a part of the inference waits for it and the rest need not be the first to
+ * end. */
 enum weft_priority {
     WEFT_PRIORITY_RESTORE = -1, /* of offloaded weights */
-    WEFT_PRIORITY_INFER,        /* and whatever has no other */
+    WEFT_PRIORITY_INFER_AHEAD,  /* beside the training before; and whatever
+                                    has no other */
     WEFT_PRIORITY_TRAIN,
     WEFT_PRIORITY_TRAIN_POLICY,
+    WEFT_PRIORITY_INFER,
     WEFT_PRIORITY_GENERATE,
     WEFT_PRIORITY_STEP,  /* begins a step of generation, which is little work:
                            its stages wait for it, on other devices */

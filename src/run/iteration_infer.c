@@ -15,7 +15,10 @@
 static struct weft_where where_of(const struct weft_iteration *p,
                                   const struct weft_iteration_call *c)
 {
+    bool ahead = p->iteration > p->t->iteration;
     return (struct weft_where){.device = -1,
+                               .priority = ahead ? WEFT_PRIORITY_INFER_AHEAD
+                                                 : WEFT_PRIORITY_INFER,
                                .chain = c->chain,
                                .call = c->call,
                                .iteration = p->iteration,

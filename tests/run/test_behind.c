@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generation waits for another model's training where they share devices and
- * its weights move afterwards, and only there. */
+ * its weights move afterwards, and only there; inference comes before its own
+ * iteration's training, and behind the one before. */
 #include "run_fixture.h"
 
 #include "job/plan_needs.h"
@@ -42,6 +43,30 @@ static bool has_cache(const struct weft_recording *r,
         if (r->tile[r->access[task->access + i].tile].mem == WEFT_MEM_KV)
             return true;
     return false;
+}
+
+/* What passes layers: inference of the first iteration is inserted before its
+ * training, that of the second while the first one trains. */
+static void check_priorities(const struct weft_trainer *t,
+                             const struct weft_recording *r)
+{
+    int n[2] = {0};
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *task = &r->task[i];
+        enum weft_call_kind kind = t->flow.call[task->call].kind;
+        if (strncmp(weft_recording_op(r, i), "layer_", 6) != 0)
+            continue;
+        if (kind == WEFT_INFER && task->iteration == 0)
+            CHECK(task->priority > WEFT_PRIORITY_TRAIN_POLICY);
+        if (kind == WEFT_INFER && task->iteration == 1)
+            CHECK(task->priority < WEFT_PRIORITY_TRAIN);
+        if (kind == WEFT_INFER)
+            n[task->iteration]++;
+        if (kind == WEFT_TRAIN)
+            CHECK(task->priority >= WEFT_PRIORITY_TRAIN
+                  && task->priority <= WEFT_PRIORITY_TRAIN_POLICY);
+    }
+    CHECK(n[0] > 0 && n[1] > 0);
 }
 
 static void look(const struct weft_trainer *t, const struct weft_recording *r,
@@ -109,6 +134,7 @@ static void play(const char *const *word, const struct weft_call_plan *home,
     REQUIRE_OK(weft_engine_create(&engine, &r, &e, &err), err);
     REQUIRE_OK(weft_engine_run(e, &err), err);
     look(t, &r, e, out);
+    check_priorities(t, &r);
     weft_engine_free(e);
     weft_recording_release(&r);
     weft_trainer_forget(t);

@@ -392,7 +392,7 @@ static int priority_of(const struct weft_dataflow *flow, int32_t call)
     if (flow->call[call].kind == WEFT_GENERATE)
         return WEFT_PRIORITY_GENERATE;
     if (!weft_flow_trains(flow, call))
-        return WEFT_PRIORITY_INFER;
+        return WEFT_PRIORITY_INFER_AHEAD;
     return flow->call[call].role == 0 ? WEFT_PRIORITY_TRAIN_POLICY
                                       : WEFT_PRIORITY_TRAIN;
 }
