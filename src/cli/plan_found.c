@@ -114,6 +114,32 @@ static void tell_found(const struct weft_cli_plan_options *o,
     weft_cli_tell(o, text);
 }
 
+/* Whether the certificate covers plans whose last samples move, and how far
+ * these can be below the model's best. */
+static void tell_moved(const struct weft_cli_plan_options *o,
+                       const struct weft_found *f)
+{
+    double best_s = f->result.value.period;
+    double gap = 1 - f->moved_bound / best_s;
+    char text[300];
+    if (f->moved_bound == INFINITY)
+        return;
+    if (f->moved_bound <= 0)
+        snprintf(text, sizeof text,
+                 "what is proven is about plans whose last samples stay: of "
+                 "the others, with inter-stage fusion, nothing is known");
+    else if (gap <= 2 * WEFT_SEARCH_NEAR)
+        snprintf(text, sizeof text,
+                 "proven with inter-stage fusion, too: no plan whose last "
+                 "samples move takes less than the model's best");
+    else
+        snprintf(text, sizeof text,
+                 "with inter-stage fusion no plan takes less than %.4g s by "
+                 "the model: a gap of %.2g %% to its best without",
+                 f->moved_bound, 100 * gap);
+    weft_cli_tell(o, text);
+}
+
 static double least(double a, double b)
 {
     return a > 0 && (b <= 0 || a < b) ? a : b;
@@ -297,6 +323,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
         tell_found(o, &found, has);
         if (by_gangs)
             tell_gangs(o, out);
+        tell_moved(o, &found);
         tell_fusion(o, &found);
         tell_memory(o, &found, has);
     }

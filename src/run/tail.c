@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "plan/fusion/bound.h"
 #include "run/iteration.h"
-#include "run/predict/passes.h"
 #include "run/predict/recorded.h"
+#include "run/predict/steps.h"
 #include "run/tail_inside.h"
 
 int weft_tail_create(struct weft_costs *costs, int32_t n_samples,
@@ -92,63 +92,18 @@ static int ascending(const void *a, const void *b)
 
 /* ---- Costs of a set's generation and inference -------------------------- */
 
-/* A decode step is priced at the shortest and the longest texts, and is linear
- * between. */
-struct step {
-    bool priced;
-    double each_step, each_token;
-};
-
 struct priced {
-    struct weft_pass_price *policy, *model[WEFT_OVERLAP_MODELS];
+    struct weft_steps steps;
+    struct weft_pass_price *model[WEFT_OVERLAP_MODELS];
     double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
     int32_t call[WEFT_OVERLAP_MODELS];    /* which infers with it */
-    int32_t n_models, n_instances;        /* instances: of a replica */
-    int32_t slots;                        /* of a replica */
-    double longest;                       /* text */
-    struct step *step;                    /* (slots + 1) */
+    int32_t n_models;
 };
 
-/* Instances of a replica go through its stages at the same time, and have
- * equal shares of the samples. */
-static double price_step(const struct priced *p, int32_t n, double tokens)
-{
-    int32_t rows = (int32_t) weft_ceil_div(n, p->n_instances);
-    int64_t keys = (int64_t) (rows * tokens);
-    const struct weft_work_rows work = {rows, rows, keys, keys - rows};
-    return weft_pass_price_s(p->policy, &work);
-}
-
-/* Seconds of each and of each token of a step in which n samples decode. */
-static const struct step *price_decode(struct priced *p, int32_t n)
-{
-    struct step *s = &p->step[n];
-    if (!s->priced) {
-        double least = price_step(p, n, 1);
-        s->each_token = (price_step(p, n, p->longest) - least)
-                      / (n * fmax(p->longest - 1, 1));
-        s->each_step = least - n * s->each_token;
-        s->priced = true;
-    }
-    return s;
-}
-
-/* More samples than slots do not fit a step. One that reads is priced by
- * itself. */
 static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
     struct priced *p = ctx;
-    int32_t n = rows->n_targets, k = p->n_instances;
-    if (n > p->slots)
-        return INFINITY;
-    if (n == rows->n_rows) {
-        const struct step *s = price_decode(p, n);
-        return s->each_step + (double) rows->n_keys * s->each_token;
-    }
-    const struct weft_work_rows each = {
-        (int32_t) weft_ceil_div(rows->n_rows, k),
-        (int32_t) weft_ceil_div(n, k), rows->n_keys / k, rows->n_cached / k};
-    return weft_pass_price_s(p->policy, &each);
+    return weft_steps_s(&p->steps, rows);
 }
 
 static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
@@ -163,10 +118,9 @@ static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 
 static void priced_release(struct priced *p)
 {
-    weft_pass_price_free(p->policy);
+    weft_steps_release(&p->steps);
     for (int32_t i = 0; i < p->n_models; i++)
         weft_pass_price_free(p->model[i]);
-    weft_free(p->step);
 }
 
 /* Inference calls that are made as the set's samples end, on devices that
@@ -187,14 +141,10 @@ static int priced_init(const struct weft_iteration_set *set,
     const struct weft_trainer *t = p->t;
     const struct weft_g_generate *gen = &t->gen[set->call];
     int32_t replicas = weft_migration_replicas(gen);
-    *out = (struct priced){.n_instances = gen->n_instances / replicas,
-                           .longest = gen->max_total};
-    out->slots = out->n_instances * gen->n_slots;
-    out->step = weft_alloc((size_t) out->slots + 1, sizeof *out->step);
-    int rc = out->step
-               ? weft_pass_price_create(t->tail->costs, &gen->model->shape,
-                                        &gen->layout, true, &out->policy, err)
-               : weft_err_nomem(err, "costs", (size_t) out->slots);
+    *out = (struct priced){.n_models = 0};
+    int rc = weft_steps_init(t->tail->costs, &gen->model->shape, &gen->layout,
+                             gen->n_instances / replicas, gen->n_slots,
+                             gen->max_total, &out->steps, err);
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
         const struct weft_iteration_call *c = &p->call[k];
         const struct weft_g_layout *layout = &t->layout[c->call];
@@ -249,7 +199,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
         c->job[i] = (struct weft_overlap_job){
             .costs = &c->costs,
             .n_instances = weft_migration_replicas(gen),
-            .slots = c->priced.slots,
+            .slots = c->priced.steps.slots,
             .n_samples = n,
             .sample = c->sample + (size_t) i * (size_t) n,
             .most = t->config.rollout.max_new_tokens,
@@ -270,7 +220,7 @@ static int32_t most_batch(const struct choice *c)
     double tokens = c->job[0].sample[0].prompt;
     for (int32_t i = first; i < n; i++)
         tokens += (double) c->seen[i] / (n - first);
-    return weft_migrate_most_batch(&c->costs, tokens, c->priced.slots);
+    return weft_migrate_most_batch(&c->costs, tokens, c->priced.steps.slots);
 }
 
 /* Of KV, of an instance. */
@@ -361,12 +311,12 @@ static int choice_open(const struct weft_iteration_set *set, struct choice *c,
         rc = find_link(set, &bytes_per_s, err);
     if (rc)
         return rc;
-    int64_t pages = (int64_t) c->priced.n_instances * gen->n_pages;
+    int64_t pages = (int64_t) c->priced.steps.n_instances * gen->n_pages;
     double each = token_bytes(gen);
     c->costs = (struct weft_migrate_costs){
         .ctx = &c->priced,
         .step_s = step_s,
-        .read_rows = c->priced.n_instances
+        .read_rows = c->priced.steps.n_instances
                    * set->p->t->config.rollout.prefill_tokens,
         .token_bytes = each,
         .memory_bytes = each * (double) pages * WEFT_PAGE_TOKENS,
@@ -464,8 +414,9 @@ static double micro_batch_s(struct weft_pass_price *model, double tokens,
 /* What a row of a prompt adds to a step in which all slots decode. */
 static double read_more_s(struct priced *p, int32_t most)
 {
-    int64_t keys = (int64_t) (p->slots * p->longest / 2);
-    struct weft_work_rows rows = {p->slots, p->slots, keys, keys - p->slots};
+    int32_t n = p->steps.slots;
+    int64_t keys = (int64_t) (n * p->steps.longest / 2);
+    struct weft_work_rows rows = {n, n, keys, keys - n};
     double decoded_s = step_s(p, &rows);
     weft_work_rows_add(&rows, 0, most);
     return fmax(step_s(p, &rows) - decoded_s, 0) / most;
@@ -478,12 +429,13 @@ static int find_pace(const struct weft_iteration_set *set,
 {
     struct priced p;
     int rc = priced_init(set, &p, err);
-    double slots = p.slots, each = p.longest / 2;
+    double slots = p.steps.slots, each = p.steps.longest / 2;
     double most = fmax(set->p->t->config.train.micro_batch_tokens, 2 * each);
     if (!rc) {
         out->known = true;
-        const struct step *one = price_decode(&p, 1);
-        const struct step *all = price_decode(&p, p.slots);
+        const struct weft_step *one = weft_steps_decode(&p.steps, 1);
+        const struct weft_step *all = weft_steps_decode(&p.steps,
+                                                        p.steps.slots);
         out->sample_s = fmax(all->each_step - one->each_step, 0)
                       / fmax(slots - 1, 1);
         out->step_s = fmax(one->each_step - out->sample_s, 0);

@@ -47,6 +47,13 @@ static double bound_of(const struct weft_overlap_job *job)
     return out;
 }
 
+static double work_of(const struct weft_overlap_job *job)
+{
+    double out;
+    REQUIRE_OK(weft_overlap_work(job, &out, &err), err);
+    return out;
+}
+
 /* ---- All schedules ------------------------------------------------------ */
 
 /* An instance that is free does a step of, or infers with one model, any set of
@@ -266,6 +273,7 @@ static void test_all_schedules(void)
         random_job(&job, &c, &p, sample);
         double bound = bound_of(&job), best = best_of(&job);
         CHECK(bound <= best);
+        CHECK(work_of(&job) <= best * job.n_instances);
         n_equal += bound >= best * (1 - 1e-5);
         sum += bound / best;
     }
@@ -305,6 +313,7 @@ static void test_few_or_many(void)
     double bound = bound_of(&job);
     CHECK(bound <= least);
     CHECK(bound > 0.99 * least);
+    CHECK(fabs(work_of(&job) - (180 + 100 * 2.0 / 10)) < 1e-9);
 }
 
 /* A sample by itself: it is read, decoded, and inferred by the slower model,
@@ -356,13 +365,16 @@ static void test_room(void)
                                          .sample = sample,
                                          .most = 11};
     CHECK(fabs(bound_of(&job) / 100 - 1) < 2e-6);
+    CHECK(fabs(work_of(&job) - 100) < 1e-9);
     c.memory_bytes = 38; /* as long as one takes, and is read */
     CHECK(fabs(bound_of(&job) / 55 - 1) < 2e-6);
+    CHECK(fabs(work_of(&job) - 50) < 1e-9);
 }
 
 static void test_no_samples(void)
 {
     CHECK(bound_of(&(struct weft_overlap_job){.n_instances = 2}) == 0);
+    CHECK(work_of(&(struct weft_overlap_job){.n_instances = 2}) == 0);
 }
 
 WEFT_TESTS("plan/fusion/bound", {"test_all_schedules", test_all_schedules},

@@ -229,3 +229,18 @@ int weft_overlap_bound(const struct weft_overlap_job *job, double *out,
         *out = least;
     return rc;
 }
+
+int weft_overlap_work(const struct weft_overlap_job *job, double *out,
+                      struct weft_err *err)
+{
+    struct bound x;
+    *out = 0;
+    if (job->n_samples == 0)
+        return 0;
+    int rc = bound_init(&x, job, err);
+    for (int32_t i = 0; i < job->n_samples && !rc; i++)
+        *out += x.priced_s[text_of(&job->sample[i]) - 1]
+              - x.priced_s[job->sample[i].prompt];
+    bound_release(&x);
+    return rc;
+}

@@ -31,5 +31,9 @@
  * take no less than at once. Errors: WEFT_ENOMEM. */
 int weft_overlap_bound(const struct weft_overlap_job *job, double *out,
                        struct weft_err *err);
+/* Seconds of work of all instances together in which no schedule can have
+ * generated all tokens after each sample's first. Errors: WEFT_ENOMEM. */
+int weft_overlap_work(const struct weft_overlap_job *job, double *out,
+                      struct weft_err *err);
 
 #endif

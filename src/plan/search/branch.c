@@ -37,9 +37,12 @@ struct branching {
     int64_t n_taken;        /* options */
     double (*sum)[BOUNDS];  /* (n_calls + 1) of the options taken */
     double (*rest)[BOUNDS]; /* (n_calls + 1) least of the others */
-    bool mirrors;           /* devices can be exchanged */
-    double lowest;          /* bound of what may be better than the best */
-    double any_order;       /* the lowest bound of choices that were played */
+    /* bytes that the options taken hold of all devices together, and the others
+     * at least, (n_calls + 1) each */
+    double held[WEFT_MAX_CALLS + 1], rest_held[WEFT_MAX_CALLS + 1];
+    bool mirrors;     /* devices can be exchanged */
+    double lowest;    /* bound of what may be better than the best */
+    double any_order; /* the lowest bound of choices that were played */
     bool cut;
 };
 
@@ -70,8 +73,26 @@ static void list_children(struct branching *b, int32_t d)
     qsort(b->child[d], (size_t) n, sizeof *b->child[d], compare);
 }
 
+static double held(const struct weft_option *o)
+{
+    return o->held * weft_mesh_size(&o->plan.mesh);
+}
+
+/* Whether the options taken, and one more, leave room for the others. */
+static bool leaves_room(const struct branching *b, int32_t d,
+                        const struct weft_option *o)
+{
+    const struct weft_search_problem *p = b->s->p;
+    return b->held[d] + held(o) + b->rest_held[d + 1]
+            <= p->device_bytes * p->n_nodes * p->n_devices
+        && weft_search_bytes(b->s, b->choice, b->order, d + 1)
+               <= p->device_bytes;
+}
+
 static void take(struct branching *b, int32_t d, int32_t option)
 {
+    int32_t c = b->order[d];
+    b->held[d + 1] = b->held[d] + held(&b->s->p->call[c].option[option]);
     const double *part = b->part[b->order[d]]
                        + (int64_t) option * b->n_bounds;
     for (int32_t at = 0; at < b->n_bounds; at++)
@@ -142,8 +163,7 @@ static void descend(struct branching *b, int32_t d)
             && weft_search_is_mirrored(s, b->choice, b->order, d,
                                        &o->plan.mesh))
             continue;
-        if (weft_search_bytes(s, b->choice, b->order, d + 1)
-            > s->p->device_bytes)
+        if (!leaves_room(b, d, o))
             continue;
         take(b, d, child[i].option);
         descend(b, d + 1);
@@ -163,13 +183,19 @@ static void set_order(struct branching *b)
             b->order[at] = b->order[at - 1];
         b->order[at] = c;
     }
-    for (int32_t d = s->p->n_calls - 1; d >= 0; d--)
+    for (int32_t d = s->p->n_calls - 1; d >= 0; d--) {
+        const struct weft_search_call *call = &s->p->call[b->order[d]];
+        double least = INFINITY;
+        for (int32_t i = 0; i < call->n_options; i++)
+            least = fmin(least, held(&call->option[i]));
+        b->rest_held[d] = b->rest_held[d + 1] + least;
         for (int32_t k = 0; k < s->n_cycles; k++)
             for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
                 int32_t at = k * WEFT_SEARCH_WEIGHTS + w;
                 b->rest[d][at] = b->rest[d + 1][at]
                                + s->least[k][w][b->order[d]];
             }
+    }
 }
 
 static double root_bound(const struct branching *b)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/predict/auto.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,7 +89,10 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
         return rc;
     weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
               "layouts%s",
-              found.simulated.iteration_s, found.result.bound,
+              found.simulated.iteration_s,
+              found.moved_bound > 0
+                  ? fmin(found.result.bound, found.moved_bound)
+                  : found.result.bound,
               (int) found.priced, weft_auto_fusion(out));
     return 0;
 }

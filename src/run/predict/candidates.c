@@ -92,6 +92,14 @@ static const struct weft_option *known_price(const struct weft_finding *f,
     return NULL;
 }
 
+static void set_large(const struct weft_finding *f,
+                      const struct weft_option *o, struct weft_candidate *c)
+{
+    double has = (double) f->needs->device_bytes;
+    c->large = o->held > has;
+    c->lost = o->held + o->active > has;
+}
+
 /* Prices a layout, which then is a variant of its call, unless that takes too
  * much memory. */
 static int price(struct weft_finding *f, int32_t call,
@@ -99,13 +107,14 @@ static int price(struct weft_finding *f, int32_t call,
 {
     struct weft_priced priced[WEFT_MAX_CALLS];
     c->closed = true;
-    if (is_needless(f, call, &c->plan))
+    c->lost = is_needless(f, call, &c->plan);
+    if (c->lost)
         return 0;
     const struct weft_option *known = known_price(f, call, &c->plan);
     if (known) {
         struct weft_option o = *known;
         o.plan = c->plan;
-        c->large = o.held > (double) f->needs->device_bytes;
+        set_large(f, &o, c);
         return weft_finding_add(f, call, &o, err);
     }
     int rc = weft_pricer_price(f->pricer, &c->plan, 1u << call, priced, err);
@@ -117,7 +126,7 @@ static int price(struct weft_finding *f, int32_t call,
     } else if (!rc) {
         const struct weft_option o = weft_finding_option(f, call, &c->plan,
                                                          &priced[call]);
-        c->large = o.held > (double) f->needs->device_bytes;
+        set_large(f, &o, c);
         rc = weft_finding_add(f, call, &o, err);
     }
     f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);

@@ -14,10 +14,12 @@
 
 /* ---- Problems ----------------------------------------------------------- */
 
-/* The calls with training apart, and with that fused; not all may be there. */
+/* The calls with training apart, and with that fused; both once more, of plans
+ * whose last samples move. Not all may be there. */
+enum { MOVED = 2, PROBLEMS = 4 };
 struct problems {
-    struct weft_search_problem p[2];
-    bool has[2];
+    struct weft_search_problem p[PROBLEMS];
+    bool has[PROBLEMS];
 };
 
 void weft_finding_choose(const struct weft_finding *f,
@@ -39,14 +41,31 @@ void weft_finding_choose(const struct weft_finding *f,
         weft_plan_share_by_speed(plan, f->needs, f->needs->cluster);
 }
 
+static int make_moved(struct weft_finding *f, struct problems *all,
+                      struct weft_err *err)
+{
+    struct weft_finding *m = f->moved;
+    int64_t options = 0;
+    if (!weft_finding_can_move(f))
+        return 0;
+    int rc = weft_finding_place(m, &all->p[MOVED], &options, err);
+    all->has[MOVED] = all->has[0];
+    all->has[MOVED + 1] = m->n_options[0] > 0;
+    if (!rc && all->has[MOVED + 1])
+        rc = weft_finding_fuse(m, &all->p[MOVED], &all->p[MOVED + 1], err);
+    return rc ? rc : weft_finding_prune(m, &all->p[MOVED], err);
+}
+
 static int make_problems(struct weft_finding *f, struct problems *all,
                          struct weft_found *out, struct weft_err *err)
 {
     bool fuses = weft_finding_fuses(f);
     bool must = f->config->train.intra_stage_fusion;
-    *all = (struct problems){.has = {!must, false}};
+    *all = (struct problems){.has = {!must}};
     int rc = fuses ? weft_finding_pair(f, err) : 0;
     out->pairs = f->n_pairs;
+    if (!rc && weft_finding_moves(f))
+        rc = weft_finding_move(f, err);
     if (!rc)
         rc = weft_finding_place(f, &all->p[0], &out->options, err);
     if (!rc && f->n_options[0] > 0)
@@ -57,6 +76,8 @@ static int make_problems(struct weft_finding *f, struct problems *all,
                           "train.intra_stage_fusion: no plan with pipelines "
                           "to fuse takes less than training one model after "
                           "another");
+    if (!rc)
+        rc = make_moved(f, all, err);
     if (!rc && !must)
         rc = weft_finding_prune(f, &all->p[0], err);
     out->options += f->n_options[0];
@@ -114,6 +135,32 @@ static void merge(const struct weft_search_result r[2], const bool *has,
     }
 }
 
+/* Seconds that no plan takes less than, within the model, whose last samples
+ * move, as far as that is less than what is known without. */
+static int search_moved(const struct weft_finding *f,
+                        const struct problems *all, struct weft_found *out,
+                        struct weft_err *err)
+{
+    struct weft_search_how how = f->find->how;
+    int rc = 0;
+    out->moved_bound = f->moved && !f->moved->stopped ? INFINITY : 0;
+    how.known = out->result.value.period;
+    how.evaluations /= 8;
+    for (int k = MOVED; k < PROBLEMS && !rc; k++) {
+        struct weft_search_result r;
+        struct weft_search *s = NULL;
+        if (!all->has[k] || !out->result.fits)
+            continue;
+        rc = weft_search_create(&all->p[k], &s, err);
+        if (!rc)
+            rc = weft_search_run(s, &how, &r, err);
+        weft_search_free(s);
+        if (!rc)
+            out->moved_bound = fmin(out->moved_bound, r.bound);
+    }
+    return rc;
+}
+
 static int search_both(const struct weft_finding *f,
                        const struct problems *all, struct weft_found *out,
                        struct weft_err *err)
@@ -141,7 +188,7 @@ static int search_both(const struct weft_finding *f,
         return rc;
     join(r, all->has, &out->result, &out->fused[0]);
     merge(r, all->has, n, out);
-    return 0;
+    return search_moved(f, all, out, err);
 }
 
 /* ---- Simulations -------------------------------------------------------- */
@@ -496,7 +543,7 @@ static int search(struct weft_finding *f, struct weft_plan *plan,
         struct weft_err ignored;
         if (!(excess < all.p[0].device_bytes))
             break;
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < PROBLEMS; i++)
             all.p[i].device_bytes -= excess;
         weft_plan_begin(f->needs, &other);
         found = attempt(f, &all, &other, &next, &needed, &ignored) == 0;

@@ -438,7 +438,8 @@ void weft_finding_set_problem(struct weft_finding *f,
             .role = flow->call[c].role,
             .priority = priority_of(flow, c),
             .trains = weft_flow_trains(flow, c),
-            .trained = flow->role[flow->call[c].role].trained};
+            .trained = flow->role[flow->call[c].role].trained,
+            .moves = f->moves && flow->call[c].kind == WEFT_GENERATE};
     }
     for (int32_t i = 0; i < p->n_calls; i++) {
         for (uint32_t m = weft_before(flow, f->call_of[i]); m; m &= m - 1)
@@ -528,14 +529,23 @@ int weft_finding_open(const struct weft_config *config,
     return rc ? rc : price_all(f, err);
 }
 
-void weft_finding_close(struct weft_finding *f)
+void weft_finding_free_options(struct weft_finding *f)
 {
     for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
         weft_free(f->variant[c]);
         weft_free(f->option[c]);
         weft_free(f->copy[c]);
-        weft_free(f->candidates[c].at);
     }
+}
+
+void weft_finding_close(struct weft_finding *f)
+{
+    if (f->moved)
+        weft_finding_free_options(f->moved);
+    weft_free(f->moved);
+    weft_finding_free_options(f);
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+        weft_free(f->candidates[c].at);
     weft_free(f->tried);
     weft_pricer_free(f->pricer);
 }

@@ -36,6 +36,9 @@ struct weft_found {
      * fused training, of each without and with samples that move; 0: of none
      * that fits */
     double best_s[2][2];
+    /* within the model no plan whose last samples move takes less, nor less than
+     * the model's best; INFINITY: none can move; 0: not known */
+    double moved_bound;
     struct weft_simulated simulated; /* the plan as a whole */
     struct weft_needed memory;       /* that a run of the plan can take */
     double bytes; /* of a device's memory, which the search had */

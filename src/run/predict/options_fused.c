@@ -31,8 +31,7 @@ bool weft_finding_fuses(struct weft_finding *f)
             || f->config->train.intra_stage_fusion);
 }
 
-/* Seconds of an iteration in which a device of the option works. */
-static double busy_s(const struct weft_option *o)
+double weft_finding_busy_s(const struct weft_option *o)
 {
     double idle = (1 - o->share) / WEFT_FINDING_BUBBLES;
     return o->seconds * (1 - fmin(idle, 1));
@@ -49,8 +48,8 @@ static struct weft_fuse_call fuse_call(const struct weft_finding *f,
         .plan = &o->plan,
         .micro_batches = o->plan.micro_batches
                        * (int32_t) weft_ceil_div(groups, o->plan.dp),
-        .busy_s = busy_s(o) / steps,
-        .passes_s = fmin(o->passes_s, busy_s(o)) / steps};
+        .busy_s = weft_finding_busy_s(o) / steps,
+        .passes_s = fmin(o->passes_s, weft_finding_busy_s(o)) / steps};
 }
 
 /* Those that both pass their stages, cut into a number of micro-batches. */
@@ -104,7 +103,7 @@ static int pair(struct weft_finding *f, const struct weft_option *a,
         fuse_call(f, f->fused[0], a, steps),
         fuse_call(f, f->fused[1], b, steps)};
     double both = a->seconds + b->seconds, seconds;
-    double busy = busy_s(a) + busy_s(b);
+    double busy = weft_finding_busy_s(a) + weft_finding_busy_s(b);
     if (busy >= both)
         return 0;
     int rc = weft_fuse_least(call, steps, &seconds, err);

@@ -19,6 +19,7 @@ struct weft_candidate {
     double bound; /* no plan with it has a shorter period; 0: not known yet */
     bool closed;  /* it has been priced or is left out */
     bool large;   /* priced, and what it holds exceeds a device */
+    bool lost;    /* no plan with it fits, or it is needless */
 };
 
 struct weft_candidates {
@@ -46,7 +47,9 @@ struct weft_finding {
     int32_t fused[2];                /* the two calls that train */
     int32_t fused_call_of[WEFT_MAX_CALLS];    /* call_of where they are one */
     struct weft_option *copy[WEFT_MAX_CALLS]; /* the options of that search */
-    int64_t n_pairs; /* of their layouts that were bounded */
+    bool moves; /* layouts are of plans whose last samples move */
+    struct weft_finding *moved; /* the same with such layouts; NULL: none */
+    int64_t n_pairs;            /* of their layouts that were bounded */
     struct weft_candidates candidates[WEFT_MAX_CALLS];
     /* no plan with a layout that was left out, as too slow or not priced, has a
      * shorter period; INFINITY: none was */
@@ -78,6 +81,7 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
 /* Without options, if none are placed. */
 void weft_finding_set_problem(struct weft_finding *f,
                               struct weft_search_problem *p);
+void weft_finding_free_options(struct weft_finding *f);
 /* candidates.c: lists a layout; whether it is known what the listed ones take
  * at least; prices some of each call; prices all that good plans can have;
  * leaves out those that it was stopped before. Errors: those of
@@ -118,6 +122,18 @@ int weft_finding_pair(struct weft_finding *f, struct weft_err *err);
 int weft_finding_fuse(struct weft_finding *f,
                       const struct weft_search_problem *plain,
                       struct weft_search_problem *out, struct weft_err *err);
+/* Seconds of an iteration in which a device of the option works. */
+double weft_finding_busy_s(const struct weft_option *o);
+
+/* Whether it is known what plans take at least whose last samples move: a call
+ * generates, on devices of one kind. Then what was priced, and paired, as such
+ * plans have it, in f->moved. Where no layout lets samples move it has no
+ * options for a call, and is no problem. Errors: those of
+ * weft_g_layout_init(), of weft_overlap_bound(). */
+bool weft_finding_moves(const struct weft_finding *f);
+int weft_finding_move(struct weft_finding *f, struct weft_err *err);
+bool weft_finding_can_move(const struct weft_finding *f);
+
 /* Sets the calls of a plan, and whether training is fused, to the options of a
  * choice. */
 void weft_finding_choose(const struct weft_finding *f,
