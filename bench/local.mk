@@ -191,6 +191,14 @@ bench_programs += %D%/search
 %C%_search_SOURCES = %D%/search.c %D%/median.h %D%/opened.h %D%/check.h
 %C%_search_LDADD = $(weft_libs)
 clusters = $(srcdir)/examples/clusters
+# What training is priced at, beside prices of runs recorded whole.
+bench_programs += %D%/prices
+%C%_prices_SOURCES = %D%/prices.c %D%/opened.h %D%/check.h
+%C%_prices_LDADD = $(weft_libs)
+bench-prices: %D%/prices
+	%D%/prices $(clusters)/real_h100.yaml 1 1 $(clusters)/real_7b.yaml
+	%D%/prices $(clusters)/real_h100.yaml 2 1 $(clusters)/real_7b.yaml
+	%D%/prices $(clusters)/real_h100.yaml 4 1 $(clusters)/real_7b.yaml
 bench-search: %D%/search
 	%D%/search $(clusters)/cpu_2cores.yaml 1 50 \
 	    $(srcdir)/examples/quickstart/ppo.yaml
@@ -199,5 +207,5 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
 .PHONY: bench bench-again bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-moves bench-moves-here bench-papers bench-papers-flexrlhf bench-papers-real \
-	bench-papers-rlhfuse bench-record bench-schedule bench-search bench-simulate bench-speeds \
+	bench-papers-rlhfuse bench-prices bench-record bench-schedule bench-search bench-simulate bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here

@@ -77,11 +77,11 @@ static struct position position_of(const struct weft_shape *s,
         p.begin = embed + one * n_layers(home, first_layer, layer);
     if (!is_head && kind != WEFT_TILE_EMBED)
         p.times = n_layers(home, layer, layer + 1);
-    p.begin += is_norms
-                 ? elements_of(home,
-                               is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
-                               range.first, end)
-                 : elements_of(home, kind, range.first, block);
+    p.begin += p.times
+             * (is_norms ? elements_of(
+                    home, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
+                    range.first, end)
+                         : elements_of(home, kind, range.first, block));
     return p;
 }
 

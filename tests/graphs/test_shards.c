@@ -5,6 +5,8 @@
  * and a chunk, and within 5 %; there are hardly more pieces than tiles and
  * replicas; memory falls as 1/dp, and from level to level.
  */
+#include <math.h>
+
 #include "calls.h"
 #include "graphs/calls/update_inside.h"
 
@@ -197,6 +199,40 @@ static void test_pieces(void)
     everywhere(check_rows);
 }
 
+/* ---- Layers that stand for several ---------------------------------------- */
+
+/* What each replica has of the tiles of all blocks, each as often as its layer
+ * stands for one, is as much as any other has. */
+static void test_stretched(void)
+{
+    static const int32_t times[] = {1, 10, 9, 10, 2};
+    enum { LAYERS = WEFT_COUNT(times), DP = 8 };
+    struct weft_shape s = shape_of(1);
+    struct weft_g_layout home;
+    double elements[DP] = {0}, all = 0;
+    s.n_layers = LAYERS;
+    layout_open(&s, (int32_t[3]){DP, 1, 1}, 1, true, &home);
+    home.times = times;
+    REQUIRE(s.n_blocks > 1);
+    for (int32_t l = -1; l <= LAYERS; l++)
+        for (int32_t b = 0; b < s.n_blocks; b++) {
+            enum weft_tile_kind kind = l < 0       ? WEFT_TILE_EMBED
+                                     : l == LAYERS ? WEFT_TILE_HEAD
+                                                   : WEFT_TILE_LAYER;
+            struct share share = {.chunk = 0};
+            add_tile(&s, &home, 0, 0, kind, l == LAYERS ? -1 : l, b, &share);
+            for (int32_t d = 0; d < DP; d++) {
+                double n = share.elements[d]
+                         * (l >= 0 && l < LAYERS ? times[l] : 1);
+                elements[d] += n;
+                all += n;
+            }
+        }
+    for (int32_t d = 0; d < DP; d++)
+        CHECK(fabs(elements[d] / all * DP - 1) < 0.02);
+    weft_g_layout_release(&home);
+}
+
 /* ---- Devices of one place ----------------------------------------------- */
 
 /* Devices that have a place in common update about as much as each other: at
@@ -242,4 +278,4 @@ static void test_devices(void)
 }
 
 WEFT_TESTS("graphs/shards", {"test_pieces", test_pieces},
-           {"test_devices", test_devices})
+           {"test_stretched", test_stretched}, {"test_devices", test_devices})

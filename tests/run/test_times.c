@@ -182,12 +182,12 @@ static void test_times_predicted(void)
 
 /* ---- Prices ------------------------------------------------------------- */
 
-static const char eight_nodes[] =
-    "name: eight\n"
+static const char sixteen_nodes[] =
+    "name: sixteen\n"
     "kinds:\n"
-    "  - {name: node, nodes: 8, devices: 2, memory_gib: 8,\n"
+    "  - {name: node, nodes: 16, devices: 2, memory_gib: 8,\n"
     "     tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 4,\n"
-    "     inside: {gbs: 10, us: 1}, network: {rails: 2, gbs: 20, us: 5}}\n";
+    "     inside: {gbs: 10, us: 1}, network: {rails: 2, gbs: %g, us: 5}}\n";
 
 /* The largest error of a price that smaller runs are recorded for, of one whose
  * run is recorded whole. */
@@ -295,9 +295,11 @@ struct deep {
     struct weft_pricer *pricer[2];
 };
 
+/* gbs: of a rail of the network. */
 static void deep_open(struct deep *d, int32_t layers, const char *prompts,
-                      const char *max_new_tokens)
+                      const char *max_new_tokens, double gbs)
 {
+    char yaml[400];
     struct weft_init_options deep = fixture_model();
     struct weft_err err;
     char actor[300], critic[300], reference[300], data[300];
@@ -328,13 +330,14 @@ static void deep_open(struct deep *d, int32_t layers, const char *prompts,
                           "numerics.gradient_groups=16",
                           "train.micro_batch_tokens=256",
                           "runtime.place=device"};
-    REQUIRE_OK(weft_cluster_parse(eight_nodes, sizeof eight_nodes - 1, "test",
-                                  &d->cluster, &err),
-               err);
+    snprintf(yaml, sizeof yaml, sixteen_nodes, gbs);
+    REQUIRE_OK(
+        weft_cluster_parse(yaml, strlen(yaml), "test", &d->cluster, &err),
+        err);
     REQUIRE_OK(weft_run_config_read(d->f.config, (int) WEFT_COUNT(word), word,
                                     &d->config, &err),
                err);
-    REQUIRE_OK(weft_run_needs_read(&d->config, 8, 2, 0, &d->needs, &err),
+    REQUIRE_OK(weft_run_needs_read(&d->config, 16, 2, 0, &d->needs, &err),
                err);
     REQUIRE_OK(weft_lengths_read("max", &d->longest, &err), err);
     d->options = (struct weft_simulate_options){
@@ -406,7 +409,7 @@ static void test_prices(void)
         {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, false}};
     struct deep d;
     double most = 0;
-    deep_open(&d, 8, "rollout.prompts=128", "rollout.max_new_tokens=12");
+    deep_open(&d, 8, "rollout.prompts=128", "rollout.max_new_tokens=12", 20);
     for (size_t i = 0; i < WEFT_COUNT(row); i++)
         check_prices(d.pricer[0], d.pricer[1], &d.needs.flow, &row[i].at,
                      row[i].trains, &most);
@@ -438,11 +441,37 @@ static void test_prices_staged(void)
         {{0, 4, 0, 2}, .dp = 1, .tp = 1, .pp = 8}};
     struct deep d;
     double most = 0;
-    deep_open(&d, 24, "rollout.prompts=64", "rollout.max_new_tokens=12");
+    deep_open(&d, 24, "rollout.prompts=64", "rollout.max_new_tokens=12", 20);
     for (size_t i = 0; i < WEFT_COUNT(row); i++)
         check_prices(d.pricer[0], d.pricer[1], &d.needs.flow, &row[i], true,
                      &most);
     CHECK(most < 0.05);
+    deep_close(&d);
+}
+
+/* Where training has one stage on several nodes, its replicas wait for one
+ * another's links: by which of them holds which part of each layer. */
+static void test_prices_exchanged(void)
+{
+    static const struct weft_call_plan row[] = {
+        {{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1},
+        {{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 3},
+        {{0, 4, 0, 2}, .dp = 8, .tp = 1, .pp = 1},
+        {{0, 4, 0, 2}, .dp = 8, .tp = 1, .pp = 1, .zero = 1},
+        {{0, 4, 0, 2}, .dp = 8, .tp = 1, .pp = 1, .zero = 2},
+        {{0, 4, 0, 2}, .dp = 8, .tp = 1, .pp = 1, .zero = 3},
+        {{0, 4, 0, 2}, .dp = 4, .tp = 2, .pp = 1, .zero = 3},
+        {{0, 8, 0, 2}, .dp = 8, .tp = 2, .pp = 1, .zero = 1},
+        {{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1, .zero = 2},
+        {{0, 16, 0, 2}, .dp = 16, .tp = 2, .pp = 1, .zero = 1},
+        {{0, 16, 0, 2}, .dp = 16, .tp = 2, .pp = 1, .zero = 2}};
+    struct deep d;
+    double most = 0;
+    deep_open(&d, 24, "rollout.prompts=64", "rollout.max_new_tokens=12", 2);
+    for (size_t i = 0; i < WEFT_COUNT(row); i++)
+        check_prices(d.pricer[0], d.pricer[1], &d.needs.flow, &row[i], true,
+                     &most);
+    CHECK(most < 0.03);
     deep_close(&d);
 }
 
@@ -456,7 +485,7 @@ static void test_prices_joined(void)
     struct weft_priced whole[WEFT_MAX_CALLS], small[WEFT_MAX_CALLS];
     struct weft_err err;
     struct deep d;
-    deep_open(&d, 8, "rollout.prompts=16", "rollout.max_new_tokens=1024");
+    deep_open(&d, 8, "rollout.prompts=16", "rollout.max_new_tokens=1024", 20);
     int32_t c = weft_flow_find_call(&d.needs.flow, "actor_generate");
     for (size_t i = 0; i < WEFT_COUNT(at); i++) {
         REQUIRE_OK(
@@ -703,6 +732,7 @@ WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_predicted", test_times_predicted},
            {"test_prices", test_prices},
            {"test_prices_staged", test_prices_staged},
+           {"test_prices_exchanged", test_prices_exchanged},
            {"test_prices_joined", test_prices_joined}, {"least", test_least},
            {"test_price_of_copies", test_price_of_copies},
            {"test_prices_shared", test_prices_shared})

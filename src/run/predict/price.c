@@ -160,10 +160,11 @@ static struct weft_span span_of(const struct weft_simulation *s, int64_t lot)
     return all;
 }
 
-/* How much longer all takes with a lot more: than without the last one. Where
- * lots overlap neither their ends nor their begins are as far apart: what is
- * recorded before the last lot is played by itself, and then all. With ZeRO 3
- * they do not: a step gathers the weights that the one before has updated. */
+/* How much longer all takes with a lot more: with all lots than with the first
+ * alone, for each of the others. Where lots overlap neither their ends nor their
+ * begins are as far apart: the first is played by itself, and then all. With
+ * ZeRO 3 they do not: a step gathers the weights that the one before has
+ * updated. */
 static int play_lots(struct weft_simulation *s, double *step_s,
                      struct weft_err *err)
 {
@@ -171,19 +172,21 @@ static int play_lots(struct weft_simulation *s, double *step_s,
     int64_t n_tasks = r->n_tasks, n = r->n_lots;
     int32_t call = __builtin_ctz(s->how.calls);
     bool overlap = s->t->plan.call[call].zero < 3;
-    double before_s = 0;
+    double first_s = 0;
     int rc = 0;
     if (n >= 2 && overlap) {
-        r->n_tasks = r->lot[n - 1];
+        r->n_tasks = r->lot[1];
         rc = weft_simulation_play(s, err);
-        before_s = rc ? 0 : span_of(s, n - 1).end_s;
+        first_s = rc ? 0 : span_of(s, 1).end_s;
         r->n_tasks = n_tasks;
     }
     if (!rc)
         rc = weft_simulation_play(s, err);
     if (!rc && n >= 2 && !overlap)
-        before_s = span_of(s, n - 1).end_s;
-    *step_s = rc || n < 2 ? 0 : span_of(s, n).end_s - before_s;
+        first_s = span_of(s, 1).end_s;
+    *step_s = 0;
+    if (!rc && n >= 2)
+        *step_s = (span_of(s, n).end_s - first_s) / (double) (n - 1);
     return rc;
 }
 

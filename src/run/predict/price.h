@@ -6,20 +6,22 @@
  * is there from the beginning.
  *
  * A large run is not recorded whole. Of each epoch's optimizer steps two are,
- * with their samples: every other one takes as much longer as the second takes
- * after the first. What is recorded is smaller in up to two sizes besides, each
- * at two values between which, and beyond which, a price is a straight line:
+ * with their samples (four with ZeRO 0 and one stage on several nodes): every
+ * other one takes as much longer as the last ones take after the first. What is
+ * recorded is smaller in up to two sizes besides, each at two values between
+ * which, and beyond which, a price is a straight line:
  *
  *     layers of a stage    by what the stage with most work has to do
  *     nodes of a stage     4 and 8, with the samples and gradient groups of
- *                          their replicas; seconds go by log2 dp, bytes by
- *                          1 - 1 / dp
+ *                          their replicas, where training has more than 16;
+ *                          seconds go by log2 dp, bytes by 1 - 1 / dp
  *
  * But of inference, and of training with several stages or on one node, a few
  * layers of each stage are recorded that stand for all of it: each counts for
  * as many as there are in its place (weft_recording_stretch()), and there is no
- * line. Where devices share nothing one member or two stand for a tp group, and
- * where training has several stages, with ZeRO 0 or 1, two replicas for all.
+ * line. Of training with one stage on several nodes all layers are recorded.
+ * Where devices share nothing one member or two stand for a tp group, and where
+ * training has several stages, with ZeRO 0 or 1, two replicas for all.
  *
  * Inference and generation have all samples of a replica, whatever the steps,
  * and one node of a stage, as replicas have nothing to tell one another; and

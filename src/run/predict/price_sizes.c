@@ -7,6 +7,9 @@
 #include "plan/shares.h"
 #include "run/predict/pricer_inside.h"
 
+/* Replicas that train of which none is left out. */
+enum { FEW_REPLICAS = 16 };
+
 /* ---- Sizes -------------------------------------------------------------- */
 
 /* How many layers a head takes the time of. */
@@ -32,33 +35,45 @@ static double stage_layers(const struct weft_shape *whole, int32_t n_layers,
     return most;
 }
 
+/* Whether replicas on several nodes exchange all gradients of a model, without
+ * stages. Who waits for which link depends there on who holds which part of
+ * each layer. */
+static bool exchanges(const struct weft_pricer *p, int32_t call,
+                      const struct weft_call_plan *at)
+{
+    return weft_flow_trains(p->needs->flow, call) && at->pp == 1
+        && at->mesh.n_nodes > 1;
+}
+
 /* Of inference and training, how many layers of each stage are recorded that
  * stand for all of it; 0: they stand for themselves. With ZeRO 2 and 3 stages
  * wait for what is sent and gathered of single layers, so that more of them are
- * needed; with one stage on several nodes messages of single layers, and who
- * holds which part, matter too much. Optimizer states that come from the host
- * are there by the layer. */
+ * needed. Optimizer states that come from the host are there by the layer. */
 static int32_t standing(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at)
 {
     const struct weft_dataflow *flow = p->needs->flow;
     bool trains = weft_flow_trains(flow, call);
-    if (p->whole || p->options->costs || at->offload)
+    if (p->whole || p->options->costs || at->offload
+        || exchanges(p, call, at))
         return 0;
     if (!trains)
         return flow->call[call].kind == WEFT_INFER;
     if (at->pp == 1)
-        return at->mesh.n_nodes > 1 ? 0 : at->zero >= 2 ? 6 : 4;
-    return at->zero == 3 ? 6 : at->zero == 2 || at->pp == 2 ? 4 : 2;
+        return at->zero >= 2 ? 6 : 4;
+    return at->zero + (at->pp == 2) >= 3 ? 6
+         : at->zero == 2 || at->pp == 2  ? 4
+                                         : 2;
 }
 
 /* The least number of layers of a stage with which other stages have as much to
  * do as the one with the head, and whether the call's model is larger than a
- * few more. Where replicas exchange gradients of one stage, those of the head
- * and the embedding are hidden behind a few layers. With ZeRO 2 and 3 what is
- * exchanged of the two is hidden behind several layers, and what is gathered
- * ahead alternates between two. A model that is no larger than both recorded
- * ones together is recorded itself. */
+ * few more. Where replicas of one node exchange gradients of one stage, those of
+ * the head and the embedding are hidden behind a few layers. With ZeRO 2 and 3
+ * what is exchanged of the two is hidden behind several layers, and what is
+ * gathered ahead alternates between two. A model that is no larger than both
+ * recorded ones together is recorded itself, and so is one whose replicas on
+ * several nodes exchange its gradients. */
 static void set_layers(const struct weft_pricer *p, int32_t call,
                        const struct weft_call_plan *at,
                        struct weft_price_sizes *z)
@@ -71,10 +86,10 @@ static void set_layers(const struct weft_pricer *p, int32_t call,
         end[0] = end[1] = few;
         return;
     }
-    bool exchanges = at->zero >= 2 && at->pp == 1;
+    bool gathers = at->zero >= 2 && at->pp == 1;
     bool sums = weft_flow_trains(flow, call) && at->dp > 1 && at->pp == 1;
-    int32_t least = 1, more = exchanges || sums ? 2 : 1;
-    if (exchanges)
+    int32_t least = 1, more = gathers || sums ? 2 : 1;
+    if (gathers)
         least = 5;
     else if (sums || at->zero == 3 || at->offload)
         least = 3;
@@ -84,7 +99,7 @@ static void set_layers(const struct weft_pricer *p, int32_t call,
     end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
     int64_t both = (int64_t) weft_price_layers(own, at->pp, least)
                  + weft_price_layers(own, at->pp, least + more);
-    if (both < own->n_layers && !p->whole) {
+    if (both < own->n_layers && !p->whole && !exchanges(p, call, at)) {
         end[0] = least;
         end[1] = least + more;
     }
@@ -105,10 +120,10 @@ static bool are_apart(const struct weft_pricer *p)
 /* The first member packs samples besides. Where gradients or weights pass
  * between replicas while layers are computed (ZeRO 2 and 3), members receive
  * them meanwhile, and the group waits for that: there one of the others is
- * needed, too. So are all replicas there, and with one stage: they wait for one
- * another's messages. Else two of them are enough, which exchange gradients at
- * the end of a step: what comes from others is there then
- * (plan/recording.h). */
+ * needed, too, and all where each layer is gathered from other nodes. So are
+ * all replicas there, and with one stage: they wait for one another's messages.
+ * Else two of them are enough, which exchange gradients at the end of a step:
+ * what comes from others is there then (plan/recording.h). */
 struct weft_price_few weft_price_few(const struct weft_pricer *p,
                                      int32_t call,
                                      const struct weft_call_plan *at)
@@ -117,10 +132,23 @@ struct weft_price_few weft_price_few(const struct weft_pricer *p,
     if (p->whole || !p->options->gangs || !are_apart(p)
         || at->tp > at->mesh.n_devices)
         return few;
-    few.members = weft_min32(at->tp, at->zero >= 2 ? 2 : 1);
+    if (at->zero < 3 || !exchanges(p, call, at))
+        few.members = weft_min32(at->tp, at->zero >= 2 ? 2 : 1);
     if (p->samples[call].alike && at->pp > 1 && at->zero < 2)
         few.replicas = weft_min32(at->dp, 2);
     return few;
+}
+
+/* Steps of the optimizer that are recorded. Where sums of gradients are sent
+ * back to all replicas, steps that overlap take more and less time by turns. */
+static int32_t steps_of(const struct weft_pricer *p, int32_t call,
+                        const struct weft_call_plan *at)
+{
+    int32_t all = p->t->settings.mini_batches;
+    int32_t few = !weft_flow_trains(p->needs->flow, call) ? 1
+                : at->zero == 0 && exchanges(p, call, at) ? 4
+                                                          : 2;
+    return p->whole ? all : weft_min32(few, all);
 }
 
 void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
@@ -128,21 +156,20 @@ void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
                           struct weft_price_sizes *z)
 {
     bool trains = weft_flow_trains(p->needs->flow, call);
-    int32_t steps = p->t->settings.mini_batches, of_node = at->mesh.n_devices;
-    int32_t few = trains ? 2 : 1;
-    int32_t replicas = at->dp * at->tp;
-    *z = (struct weft_price_sizes){
-        .trains = trains,
-        .steps = p->whole || steps < few ? steps : few,
-        .alone = !p->whole && !trains && are_apart(p)};
+    int32_t of_node = at->mesh.n_devices, replicas = at->dp * at->tp;
+    *z = (struct weft_price_sizes){.trains = trains,
+                                   .steps = steps_of(p, call, at),
+                                   .alone = !p->whole && !trains
+                                         && are_apart(p)};
     set_layers(p, call, at, z);
     if (at->mesh.n_nodes > 1 && replicas % of_node == 0)
         z->nodes = replicas / of_node;
     z->end[WEFT_PRICE_NODES][0] = z->end[WEFT_PRICE_NODES][1] = z->nodes;
     int32_t most = trains ? 8 : 1, least = trains ? 4 : 1;
     bool mixed = p->needs->cluster != NULL; /* nodes differ */
+    bool few = trains && at->dp <= FEW_REPLICAS;
     if (z->nodes > most && at->dp * least % z->nodes == 0 && !p->whole
-        && !mixed) {
+        && !mixed && !few) {
         z->end[WEFT_PRICE_NODES][0] = least;
         z->end[WEFT_PRICE_NODES][1] = most;
     }
