@@ -84,7 +84,14 @@ static void tell_found(const struct weft_cli_plan_options *o,
 {
     const struct weft_search_result *r = &f->result;
     double gap = 1 - r->bound / r->value.period;
-    char text[700], less[100] = "";
+    char text[700], less[100] = "", whole[100];
+    if (f->unplayed)
+        snprintf(whole, sizeof whole,
+                 "not simulated as a whole, for which there was no time");
+    else
+        snprintf(whole, sizeof whole,
+                 "%.4g s simulated as a whole, the best of %d finalists",
+                 f->simulated.iteration_s, (int) f->finalists);
     if (f->bytes < has)
         snprintf(
             less, sizeof less,
@@ -92,15 +99,15 @@ static void tell_found(const struct weft_cli_plan_options *o,
             f->bytes / 0x1p30);
     snprintf(
         text, sizeof text,
-        "%.4g s an iteration within the model, %.4g s simulated as a "
-        "whole, the best of %d finalists; the model's best takes %.4g "
+        "%.4g s an iteration within the model, %s; the model's best takes "
+        "%.4g "
         "s%s, %s (gap %.2g %%; in any order of tasks %.2g %%): %lld options, "
         "of "
         "which %lld are needed, "
         "of %lld layouts, %lld pairs of them to train fused, %lld "
         "evaluations%s",
-        r->finalist[f->taken].value.period, f->simulated.iteration_s,
-        (int) f->finalists, r->value.period, f->memory.all <= has ? less : "",
+        r->finalist[f->taken].value.period, whole, r->value.period,
+        f->memory.all <= has ? less : "",
         gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
         100 * (1 - r->any_order / r->value.period), (long long) f->options,
         (long long) f->needed, (long long) f->priced, (long long) f->pairs,
@@ -209,7 +216,7 @@ static void tell_memory(const struct weft_cli_plan_options *o,
 }
 
 /* Time that a search has: three quarters of it before plans are simulated as a
- * whole. */
+ * whole, a tenth to count the plan's memory. */
 struct limit {
     double searched_s, end_s; /* INFINITY: none */
 };
@@ -232,7 +239,7 @@ static struct limit limit_of(const struct weft_cli_plan_options *o)
     if (o->time_limit == 0)
         return (struct limit){INFINITY, INFINITY};
     return (struct limit){now_s + 0.75 * o->time_limit,
-                          now_s + o->time_limit};
+                          now_s + 0.9 * o->time_limit};
 }
 
 static int64_t given(int32_t value, int32_t otherwise)

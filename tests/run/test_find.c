@@ -104,7 +104,9 @@ static void test_pairs(void)
         struct weft_plan same = plan;
         REQUIRE_OK(weft_fuse_plan(&same, &err), err);
         CHECK(memcmp(same.call, plan.call, sizeof plan.call) == 0);
-        REQUIRE_OK(weft_pricer_simulate(all.pricer, &plan, &s, &err), err);
+        REQUIRE_OK(
+            weft_pricer_simulate(all.pricer, &plan, NULL, NULL, &s, &err),
+            err);
         double took = fmax(s.call_s[all.fused[0]], s.call_s[all.fused[1]]);
         CHECK(o->seconds <= took * (1 + 1e-6));
         CHECK(o->seconds >= 0.5 * took);
@@ -184,7 +186,9 @@ static struct weft_simulated play(struct finding *f, struct problems *p,
     weft_finding_choose(&p->all, &p->p[found->fused[i]],
                         found->result.finalist[i].choice, plan);
     plan->inter_stage_fusion = moves;
-    REQUIRE_OK(weft_pricer_simulate(p->all.pricer, plan, &one, &err), err);
+    REQUIRE_OK(
+        weft_pricer_simulate(p->all.pricer, plan, NULL, NULL, &one, &err),
+        err);
     return one;
 }
 
@@ -358,7 +362,9 @@ static int32_t check_generation(struct finding *f, struct weft_finding *all)
         weft_plan_default(&f->needs.plan, &plan);
         plan.call[gen] = o->plan;
         plan.inter_stage_fusion = true;
-        REQUIRE_OK(weft_pricer_simulate(all->pricer, &plan, &s, &err), err);
+        REQUIRE_OK(
+            weft_pricer_simulate(all->pricer, &plan, NULL, NULL, &s, &err),
+            err);
         CHECK(o->seconds <= s.call_s[gen]);
         for (int32_t k = 0; k < all->n_variants[gen]; k++) {
             const struct weft_option *p = &all->variant[gen][k];

@@ -164,6 +164,45 @@ static void test_first(void)
     close_finding(&f);
 }
 
+static int goes_on; /* how often it is not time to stop */
+
+static bool is_over(void *ctx)
+{
+    (void) ctx;
+    return goes_on-- <= 0;
+}
+
+/* A search whose time is up while its first finalist is recorded or simulated
+ * has that one as it knows it; later the first one as simulated. */
+static void test_time_is_up(void)
+{
+    static const char *const word[] = {LONG, NULL};
+    struct finding f;
+    double played_s = 0;
+    int n_unplayed = 0;
+    open_finding(&f, fixture.config, 4, word);
+    f.find.stop = is_over;
+    for (int asks = 0; asks < 8 && played_s <= 0; asks++) {
+        struct weft_found found;
+        struct weft_plan plan;
+        goes_on = asks;
+        REQUIRE_OK(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan,
+                                 &found, &err),
+                   err);
+        REQUIRE_OK(weft_plan_check(&plan, &f.needs.plan, &err), err);
+        double s = found.simulated.iteration_s;
+        CHECK(found.unplayed == (found.finalists == 0));
+        if (found.unplayed)
+            CHECK(fabs(s / found.result.finalist[0].value.period - 1) < 1e-9);
+        CHECK(fabs(s / plan.predicted_s.iteration_s - 1) < 1e-9);
+        played_s = found.unplayed ? 0 : s;
+        n_unplayed += found.unplayed;
+        weft_plan_release(&plan);
+    }
+    CHECK(n_unplayed >= 3 && played_s > 0); /* three iterations */
+    close_finding(&f);
+}
+
 /* ---- What is fixed ------------------------------------------------------- */
 
 static bool zero_one(const struct weft_flow_call *c,
@@ -298,5 +337,5 @@ static void test_remove(void)
 
 WEFT_TESTS("run/find_options", {"make", make_runs},
            {"left_out", test_left_out}, {"not_priced", test_not_priced},
-           {"first", test_first}, {"fixed", test_fixed},
-           {"remove", test_remove})
+           {"first", test_first}, {"time_is_up", test_time_is_up},
+           {"fixed", test_fixed}, {"remove", test_remove})

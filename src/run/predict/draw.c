@@ -52,8 +52,8 @@ static int draw(struct weft_finding *f, int32_t n, struct weft_drawn *out,
                 p.call[c].option[choice[c]].seconds;
         rc = weft_plan_check(&out[i].plan, f->needs, err);
         if (!rc)
-            rc = weft_pricer_simulate(f->pricer, &out[i].plan, &simulated,
-                                      err);
+            rc = weft_pricer_simulate(f->pricer, &out[i].plan, NULL, NULL,
+                                      &simulated, err);
         out[i].simulated = simulated;
         if (f->find->progress)
             f->find->progress(i + 1, n);

@@ -256,22 +256,43 @@ static void choose(const struct ranking *r, int32_t i, bool moves,
     plan->inter_stage_fusion = moves;
 }
 
+/* What a finalist takes by the search alone. */
+static void set_searched(const struct ranking *r, int32_t i,
+                         struct weft_simulated *out)
+{
+    const struct weft_search_value *v = &r->out->result.finalist[i].value;
+    *out = (struct weft_simulated){
+        .iteration_s = v->period,
+        .device_bytes = v->bytes,
+        .fullest = v->bytes / (double) r->f->needs->device_bytes};
+}
+
+/* Where time is up before the first one has been simulated, it is taken as the
+ * search has it; a later one is left out. */
 static int simulate(struct ranking *r, int32_t i, bool moves,
                     struct weft_err *err)
 {
+    const struct weft_find *find = r->f->find;
     struct weft_found *out = r->out;
     struct played *now = &r->played[r->n_played];
     struct weft_simulated *s = &now->simulated;
     choose(r, i, moves, r->plan);
     int rc = weft_plan_check(r->plan, r->f->needs, err);
     if (!rc)
-        rc = weft_pricer_simulate(r->f->pricer, r->plan, s, err);
-    if (rc)
+        rc = weft_pricer_simulate(r->f->pricer, r->plan, find->stop,
+                                  find->how.ctx, s, err);
+    if (rc == WEFT_EINTERRUPTED && r->n_played > 0)
+        return 0;
+    out->unplayed = rc == WEFT_EINTERRUPTED;
+    if (out->unplayed)
+        set_searched(r, i, s);
+    else if (rc)
         return rc;
     now->finalist = i;
     now->moves = moves;
     double *best = &out->best_s[out->fused[i]][moves];
-    if (s->fullest <= 1 && (*best <= 0 || s->iteration_s < *best))
+    if (!out->unplayed && s->fullest <= 1
+        && (*best <= 0 || s->iteration_s < *best))
         *best = s->iteration_s;
     r->least_s[i] = INFINITY;
     if (!moves && s->fullest <= 1 && can_move(r->plan))
@@ -311,7 +332,7 @@ static int simulate_all(struct ranking *r, struct weft_err *err)
     int rc = 0;
     for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
         rc = simulate(r, i, must, err);
-        out->finalists += !rc;
+        out->finalists = out->unplayed ? 0 : r->n_played;
         if (f->find->progress)
             f->find->progress(i + 1, n);
     }

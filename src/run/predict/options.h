@@ -31,7 +31,9 @@ struct weft_found {
     int32_t finalists; /* that were simulated ... */
     int32_t taken;     /* ... of which this one is the plan */
     bool fused[WEFT_SEARCH_FINALISTS]; /* whose training is */
-    bool moves; /* the plan's last samples do (inter-stage fusion) */
+    bool moves;    /* the plan's last samples do (inter-stage fusion) */
+    bool unplayed; /* there was no time to simulate it: what is said of that
+                      is what the search knows */
     /* the least seconds of an iteration that were simulated, without and with
      * fused training, of each without and with samples that move; 0: of none
      * that fits */
@@ -51,7 +53,8 @@ struct weft_find {
     struct weft_search_how how;
     bool gangs; /* as of weft_trainer_predict(), also with few devices */
     int32_t finalists; /* to simulate, of the search's; 0: all */
-    /* asked, with how.ctx, between simulations; NULL: nobody is asked */
+    /* asked, with how.ctx, between simulations and in them; NULL: nobody is
+     * asked */
     bool (*stop)(void *ctx);
     /* told of layouts that are priced, and of finalists that are simulated, of
      * how many; NULL: nobody */

@@ -362,6 +362,7 @@ int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
 }
 
 int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
+                         bool (*stop)(void *ctx), void *ctx,
                          struct weft_simulated *out, struct weft_err *err)
 {
     struct weft_simulate_options options = *p->options;
@@ -369,6 +370,8 @@ int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     options.simulated = out;
+    options.stop = stop;
+    options.stop_ctx = ctx;
     options.most_bytes = 0;
     options.bound = !plan->inter_stage_fusion;
     *t = *p->t;

@@ -201,6 +201,8 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
                                     .joined_steps = s->options->joined_steps,
                                     .left_out = s->options->left_out,
                                     .calls = s->options->calls,
+                                    .stop = s->options->stop,
+                                    .stop_ctx = s->options->stop_ctx,
                                     .iterations = s->options->iterations};
     int rc = find_first(s, err);
     if (s->options->svg)
@@ -237,12 +239,22 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     return rc || !s->options->measured ? rc : check_measured(s, err);
 }
 
+/* Times at which something ends between two questions whether to stop. */
+enum { ASK_EVERY = 1 << 14 };
+
 int weft_simulation_play(struct weft_simulation *s, struct weft_err *err)
 {
     weft_engine_free(s->engine);
     s->engine = NULL;
     int rc = weft_engine_create(&s->job, &s->r, &s->engine, err);
-    return rc ? rc : weft_engine_run(s->engine, err);
+    if (rc)
+        return rc;
+    const struct weft_simulate_options *o = s->options;
+    for (int32_t i = 1; o->stop && weft_engine_advance(s->engine); i++)
+        if (i % ASK_EVERY == 0 && o->stop(o->stop_ctx))
+            return weft_err_set(err, WEFT_EINTERRUPTED,
+                                "stopped while a run was simulated");
+    return weft_engine_run(s->engine, err);
 }
 
 int weft_simulation_of(const struct weft_trainer *t,

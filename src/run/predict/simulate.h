@@ -52,7 +52,10 @@ struct weft_simulate_options {
     bool crowded;         /* ranks have no more cores than devices */
     bool
         measured; /* it is an error where costs do not say what a task takes */
-    int64_t most_bytes;               /* of the recording; 0: no limit */
+    int64_t most_bytes; /* of the recording; 0: no limit */
+    /* asked now and then, with stop_ctx, whether to give up; NULL: never */
+    bool (*stop)(void *ctx);
+    void *stop_ctx;
     bool json;                        /* instead of tables */
     const char *svg;                  /* a file for the picture; NULL: none */
     const char *trace;                /* for Perfetto */
@@ -79,7 +82,7 @@ int weft_simulate_by_gangs(const struct weft_config *config,
  * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
  * appended to out (NULL: not wanted). Errors: those of weft_trainer_describe(),
  * of weft_costs_create(), of recording, of files; a run with too few
- * iterations. */
+ * iterations; WEFT_EINTERRUPTED where options->stop said so. */
 int weft_run_simulate(const struct weft_config *config,
                       const struct weft_g_job *job, struct weft_plan *plan,
                       const struct weft_simulate_options *options,
