@@ -18,8 +18,13 @@
  *     norms      in each layer, with residual sums, where they have a price
  *                (row_bytes), of all rows by every member
  *
- * Embeddings, heads but generation's, prompts, and what replicas exchange are left
- * out.
+ *     replicas   in training, what each device receives of gradients, their sums
+ *                and weights from replicas of other nodes, by its rail; and a
+ *                step's last gradients, for which the norm waits, and so the next
+ *                step, after the last backward pass has begun
+ *
+ * Embeddings, heads but generation's, prompts, and what replicas of one node
+ * exchange are left out.
  */
 #include <math.h>
 #include <string.h>
@@ -195,6 +200,14 @@ static double micro_batches(const struct weft_pricer *p,
     return fmax(groups, full) / at->dp;
 }
 
+static double layer_params(const struct weft_shape *s)
+{
+    struct weft_shape none = *s;
+    none.n_layers = 0;
+    return (double) (weft_shape_n_params(s) - weft_shape_n_params(&none))
+         / s->n_layers;
+}
+
 /* Seconds of a layer, in an optimizer step, of a mean device: AdamW reads a
  * gradient, reads and writes three numbers and writes the weight, of all of the
  * device's or, with ZeRO, of its replica's part; the sums of all gradient
@@ -203,14 +216,41 @@ static double update_s(const struct weft_node_kind *kind,
                        const struct weft_call_plan *at,
                        const struct weft_shape *s, double groups)
 {
-    struct weft_shape none = *s;
-    none.n_layers = 0;
-    double n = (double) (weft_shape_n_params(s) - weft_shape_n_params(&none))
-             / s->n_layers / at->tp;
+    double n = layer_params(s) / at->tp;
     double adamw = 7 * sizeof(float) + (double) weft_dtype_bytes(s->dtype);
     double add = 3 * sizeof(float) * (groups - 1);
     return n * (adamw / (at->zero > 0 ? at->dp : 1) + add / at->dp)
          / byte_rate(kind);
+}
+
+/* What a device receives of one layer in an optimizer step from replicas of
+ * other nodes, in seconds of its rail: in the mean of the replicas, each of which
+ * owns a part of the layer. A node has place for no more replicas than it has
+ * groups of tp devices. n: micro-batches of a replica. */
+struct exchanged {
+    double all_s, last_s; /* last: gradients that the norm waits for */
+};
+
+static struct exchanged replicas_s(const struct weft_pricer *p,
+                                   const struct weft_call_plan *at,
+                                   const struct weft_shape *s, double groups,
+                                   double n)
+{
+    double rate = p->options->cluster->kind[0].rail.bytes_per_s;
+    bool apart = p->t->job.place_per_device || p->t->job.n_gpus > 0;
+    double away = fmin(at->dp, groups)
+                - ceil((double) at->mesh.n_devices / at->tp);
+    if (rate <= 0 || away <= 0 || !apart)
+        return (struct exchanged){0, 0};
+    double sent_s = layer_params(s) / at->tp / at->dp * away / rate;
+    double leaves = at->zero >= 2 ? floor(groups / at->dp) : 1;
+    double weight = (double) weft_dtype_bytes(s->dtype);
+    double back = at->zero == 0 ? sizeof(float)
+                : at->zero < 3  ? weight
+                                : 2 * floor(n) * weight;
+    return (struct exchanged){.all_s = sent_s
+                                     * (leaves * sizeof(float) + back),
+                              .last_s = sent_s * sizeof(float)};
 }
 
 static struct weft_least training(const struct weft_pricer *p,
@@ -240,11 +280,23 @@ static struct weft_least training(const struct weft_pricer *p,
                      * (times * all->shortest_flop / s->n_layers / rate
                         + all->least * row_s)
                  + passes * kind->layer_s;
+    const struct exchanged e = replicas_s(p, at, s, groups, n);
+    double largest = fmax(floor(rows / all->most), samples); /* samples */
+    double backward_s = most
+                      * (largest
+                             * ((times - 1) * all->shortest_flop / s->n_layers
+                                    / rate
+                                + all->least * row_s)
+                         + passes * kind->layer_s);
+    bool alike = all->alike && fmod(groups, at->dp) <= 0;
+    double last_s = alike ? fmax(least * e.last_s - backward_s, 0) : 0;
+    double stages_s = (at->pp - 1) * least * one_s + last_s;
     /* a stage may update while others still pass micro-batches */
     return (struct weft_least){
         .seconds = epochs
-                 * fmax(most * layer_s + steps * (at->pp - 1) * least * one_s,
-                        most * (layer_s + step_s)),
+                 * fmax(fmax(most * layer_s + steps * stages_s,
+                             most * (layer_s + step_s)),
+                        steps * most * e.all_s),
         .busy_s = epochs * (layer_s + step_s) * s->n_layers / at->pp};
 }
 
