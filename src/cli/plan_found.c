@@ -204,7 +204,16 @@ static void tell_memory(const struct weft_cli_plan_options *o,
 {
     const struct weft_needed *m = &f->memory;
     char text[300];
-    if (m->all <= has)
+    if (m->one_order)
+        snprintf(
+            text, sizeof text,
+            "it may not fit: there was no time to count what a run can "
+            "take; by one order of its tasks it is %.4g GiB of a device, "
+            "which has %.4g",
+            m->all / 0x1p30, has / 0x1p30);
+    if (m->one_order)
+        weft_cli_tell(o, text);
+    if (m->one_order || m->all <= has)
         return;
     snprintf(text, sizeof text,
              "it may not fit: a run can take %.4g GiB of device %d, which "

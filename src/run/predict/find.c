@@ -475,6 +475,21 @@ static void set_taken(const struct ranking *r, int32_t i,
            sizeof r->plan->predicted_s.call_s);
 }
 
+/* What a finalist needs as it was simulated, or as the search has it. */
+static struct weft_needed needed_as_played(const struct played *p)
+{
+    return (struct weft_needed){.all = p->simulated.device_bytes,
+                                .one_order = true};
+}
+
+/* Whether there is no time to count what a run of many devices needs, which can
+ * take longer than its simulation. */
+static bool no_time_to_count(const struct weft_finding *f)
+{
+    return stop(f->find)
+        && f->needs->n_nodes * f->n_devices > WEFT_FEW_DEVICES;
+}
+
 /* Takes the fastest finalist that fits in any order of its tasks; if none does,
  * the fastest. Counting by instruction takes long where it is done, and says
  * less: then only a few are asked. least_out: what the one takes that takes
@@ -494,7 +509,10 @@ static int take(struct ranking *r, struct weft_needed *least_out,
         struct weft_plan plan;
         weft_plan_begin(r->f->needs, &plan);
         choose(r, r->played[at].finalist, r->played[at].moves, &plan);
-        rc = find_needed(r->f, &plan, needed.by_gangs, &needed, err);
+        if (no_time_to_count(r->f))
+            needed = needed_as_played(&r->played[at]);
+        else
+            rc = find_needed(r->f, &plan, needed.by_gangs, &needed, err);
         fit = !rc && fits(r->f, &needed);
         if (!rc && (k == 0 || fit))
             set_taken(r, at, &needed, &plan);
@@ -577,6 +595,7 @@ static int search(struct weft_finding *f, struct weft_plan *plan,
         }
     }
     return fits(f, &out->memory) || out->memory.by_gangs
+                || out->memory.one_order
              ? 0
              : refuse(f, &least, err);
 }

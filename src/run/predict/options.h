@@ -15,6 +15,9 @@ struct weft_needed {
     double all, most; /* of all classes; of the one that takes most */
     int32_t device;
     enum weft_mem_class mem; /* which that is */
+    /* there was no time to count: it is what the simulation takes, or what the
+     * search knows, and `device`, `most` and `mem` are not known */
+    bool one_order;
     bool
         by_gangs; /* counted by instructions of tp groups: a bound, but it can be
                       far above what any order takes */
