@@ -101,6 +101,7 @@ static void test_batch_ends(void)
     CHECK(b.bytes > 0 && b.more_bytes > 0);
     REQUIRE_OK(weft_batch_text(&b, bytes_of(1), &text, &err), err);
     CHECK(strstr(text.data, "no batch fits: the smallest takes") != NULL);
+    CHECK(strstr(text.data, "of which a batch may take 95 %\n") != NULL);
     weft_string_release(&text);
     forget();
 }

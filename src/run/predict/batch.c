@@ -180,8 +180,10 @@ int weft_batch_text(const struct weft_largest_batch *b, double device_bytes,
     if (b->n == 0)
         weft_string_addf(out,
                          "no batch fits: the smallest takes %.4g GiB of a "
-                         "device, which has %.4g\n",
-                         b->bytes / 0x1p30, device_bytes / 0x1p30);
+                         "device, which has %.4g, of which a batch may "
+                         "take %g %%\n",
+                         b->bytes / 0x1p30, device_bytes / 0x1p30,
+                         100 * WEFT_BATCH_SHARE);
     else
         weft_string_addf(out,
                          "the largest batch is %s=%d: %d samples an "
