@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/string.h"
 #include "config/config.h"
 #include "record/metrics.h"
 #include "record/progress.h"
@@ -23,10 +25,11 @@ const char weft_help_train[] =
     "usage: weft train CONFIG.yaml [key=value ...]\n"
     "       weft train --keys\n"
     "\n"
-    "Trains a model as the configuration says: PPO (algorithm: ppo) or\n"
-    "supervised fine-tuning (algorithm: sft). key=value words override the\n"
-    "file. When run_dir already holds the run, it resumes from the newest\n"
-    "checkpoint; the result has the same bits as a run that never stopped.\n"
+    "Trains a model by the algorithm that the configuration names: ppo,\n"
+    "grpo and kin, dpo, kto, reward_model or sft. key=value words override\n"
+    "the file. When run_dir already holds the run, it resumes from the\n"
+    "newest checkpoint; the result has the same bits as a run that never\n"
+    "stopped.\n"
     "\n"
     "A first Ctrl-C ends after the iteration, with a checkpoint and status\n"
     "130 (143 for SIGTERM); a second one at once. Ranks are stopped so by\n"
@@ -81,6 +84,61 @@ static const char *program(void)
     return from_here(path);
 }
 
+/* Appends a path as one word of a shell's command: where it has a byte that
+ * may mean something to a shell, in single quotes. */
+static void add_word(struct weft_string *out, const char *path)
+{
+    bool plain = path[0] != 0;
+    for (const char *c = path; *c; c++)
+        plain = plain
+             && ((unsigned char) *c >= 0x80 || isalnum((unsigned char) *c)
+                 || strchr("_./+-,:@%", *c));
+    if (!plain)
+        weft_string_add(out, "'");
+    for (const char *c = path; *c; c++)
+        if (*c == '\'')
+            weft_string_add(out, "'\\''");
+        else
+            weft_string_add_n(out, c, 1);
+    if (!plain)
+        weft_string_add(out, "'");
+}
+
+/* What the user may do next: commands to copy into a shell. run: a word. */
+static void next_commands(const struct weft_config *config, const char *run,
+                          struct weft_string *out)
+{
+    weft_string_addf(out, "report  xdg-open %s/report.html\n", run);
+    weft_string_addf(out, "metrics tail -n 1 %s/metrics.jsonl\n", run);
+    if (weft_config_generates(config) && config->samples_kept != 0)
+        weft_string_addf(out,
+                         "samples tail -n 3 \"$(ls %s/samples/*.jsonl | "
+                         "tail -n 1)\"\n",
+                         run);
+    struct weft_dataflow flow;
+    if (weft_run_flow(config, &flow, NULL) == 0) {
+        const struct weft_role *role = &flow.role[0];
+        weft_string_add(out, "model   ");
+        add_word(out, program());
+        weft_string_addf(out,
+                         " %s \"$(ls -d %s/checkpoints/*/%s | tail -n 1)\" "
+                         "--data ",
+                         role->scalar ? "score" : "generate", run,
+                         role->name);
+        add_word(out, from_here(config->data.path));
+        weft_string_add(out, " --limit 3\n");
+    }
+    if (!config->trace)
+        weft_string_add(
+            out, "trace   run again with trace=true (and another run_dir)\n");
+    else
+        weft_string_addf(
+            out, "trace   open %s/trace/trace.json in ui.perfetto.dev\n",
+            run);
+    if (config->trace && weft_trace_has_paje(config->run_dir))
+        weft_string_addf(out, "        vite %s/trace/paje.trace\n", run);
+}
+
 static int summary(const struct weft_config *config, double seconds,
                    struct weft_err *err)
 {
@@ -104,27 +162,17 @@ static int summary(const struct weft_config *config, double seconds,
     rc = weft_report_write(run, NULL, NULL, err);
     if (rc)
         return rc;
-    printf("report  xdg-open %s/report.html\n", run);
-    printf("metrics tail -n 1 %s/metrics.jsonl\n", run);
-    if (weft_config_generates(config) && config->samples_kept != 0)
-        printf("samples tail -n 3 \"$(ls %s/samples/*.jsonl | tail -n 1)\"\n",
-               run);
-    struct weft_dataflow flow;
-    if (weft_run_flow(config, &flow, NULL) == 0) {
-        const struct weft_role *role = &flow.role[0];
-        printf("model   %s %s \"$(ls -d %s/checkpoints/*/%s | tail -n 1)\" "
-               "--data %s --limit 3\n",
-               program(), role->scalar ? "score" : "generate", run,
-               role->name, from_here(config->data.path));
-    }
-    if (config->trace) {
-        printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
-        if (weft_trace_has_paje(run))
-            printf("        vite %s/trace/paje.trace\n", run);
-    } else {
-        printf("trace   run again with trace=true (and another run_dir)\n");
-    }
-    return 0;
+    struct weft_string word = {0}, text = {0};
+    add_word(&word, run);
+    next_commands(config, word.data ? word.data : "", &text);
+    rc = weft_string_check(&word, "a summary", err);
+    if (!rc)
+        rc = weft_string_check(&text, "a summary", err);
+    if (!rc)
+        fputs(text.data, stdout);
+    weft_string_release(&word);
+    weft_string_release(&text);
+    return rc;
 }
 
 /* stopped_by_out: the signal that ended it early, or 0; the same on all ranks,

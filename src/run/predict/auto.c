@@ -87,9 +87,12 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
     int rc = weft_auto_find(t, needs, NULL, &how, out, &found, err);
     if (rc)
         return rc;
-    weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
-              "layouts%s",
+    /* The bound is one of the search's model, not of simulations. */
+    weft_info("found a plan of %.4g s an iteration, simulated (%.4g within "
+              "the search's model, where no plan takes less than %.4g), "
+              "among %d layouts%s",
               found.simulated.iteration_s,
+              found.result.finalist[found.taken].value.period,
               found.moved_bound > 0
                   ? fmin(found.result.bound, found.moved_bound)
                   : found.result.bound,
