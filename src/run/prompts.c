@@ -231,11 +231,11 @@ int weft_prompts_iterations(const struct weft_trainer *t, int32_t *out,
     if (c->epochs > 0 && weft_algorithm_of(c)->rows == WEFT_ROWS_LABELLED
         && t->n_prompts % c->train.batch == 1)
         return weft_err_set(err, WEFT_EINVAL,
-                            "'epochs' leaves one of '%s''s %d rows for an "
-                            "epoch's last step, which has no other response "
-                            "to estimate the KL from; take another "
-                            "train.batch",
-                            c->data.path, t->n_prompts);
+                            "'epochs' leaves a single row of '%s' for an "
+                            "epoch's last step (rows %d, train.batch %d), "
+                            "which has no other response to estimate the KL "
+                            "from; take another train.batch",
+                            c->data.path, t->n_prompts, c->train.batch);
     if (n > INT32_MAX / 2)
         return weft_err_set(err, WEFT_EINVAL,
                             "'epochs' is %.10g, with %lld steps in each: "

@@ -359,7 +359,7 @@ static void test_refused(void)
             "bad.jsonl:2: no rejected answer");
     refused("algorithm=kto iterations=0 epochs=1 train.batch=2",
             "{\"prompt\": \"p\", \"completion\": \"c\", \"label\": true}",
-            "leaves one of");
+            "leaves a single row of");
     refused("algorithm=dpo epochs=2", "",
             "'epochs' is 2 and 'iterations' is 1; set the one to 0");
     refused("algorithm=dpo iterations=0", "",
