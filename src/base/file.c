@@ -282,10 +282,13 @@ struct weft_file_writer {
 };
 
 /* Writes the error of a failed write; for a full disk it says how much was
- * wanted and how much is free. */
+ * wanted, if that is known, and how much is free. */
 static int fail_write(const char *path, uint64_t wanted, struct weft_err *err)
 {
     uint64_t left;
+    bool small = wanted < 1048576;
+    double unit = small ? 1024 : 1048576;
+    const char *name = small ? "KiB" : "MiB";
     if (errno == EFBIG)
         return weft_err_set(err, WEFT_EFULL,
                             "cannot write '%s': this process may not write "
@@ -293,11 +296,18 @@ static int fail_write(const char *path, uint64_t wanted, struct weft_err *err)
                             path);
     if ((errno == ENOSPC || errno == EDQUOT)
         && weft_disk_free(path, &left, NULL) == 0)
-        return weft_err_set(err, WEFT_EFULL,
-                            "disk full: cannot write '%s', which needs %.1f "
-                            "MiB where %.1f MiB are free",
-                            path, (double) wanted / 1048576.0,
-                            (double) left / 1048576.0);
+        return wanted == 0
+                 ? weft_err_set(
+                     err, WEFT_EFULL,
+                     "disk full: cannot write '%s', where %.1f KiB are "
+                     "free",
+                     path, (double) left / 1024)
+                 : weft_err_set(
+                     err, WEFT_EFULL,
+                     "disk full: cannot write '%s', which needs %.1f "
+                     "%s where %.1f %s are free",
+                     path, (double) wanted / unit, name, (double) left / unit,
+                     name);
     return weft_err_sys(err, "write", path);
 }
 

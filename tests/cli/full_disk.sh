@@ -45,6 +45,8 @@ weights() # run_dir
 # No room for anything.
 head -c 18M /dev/zero >"$dir/disk/ballast" 2>/dev/null
 refused "a full disk" config.yaml
+grep -q 'needs [1-9][0-9.]* KiB where 0.0 KiB are free' "$dir/err" ||
+    fail "a full disk: how much config.yaml needs"
 rm "$dir/disk/ballast"
 
 # Room for one checkpoint of 11 MB, not for the second beside it.
