@@ -249,8 +249,9 @@ int weft_lm_file_generate(const struct weft_lm_file_options *o,
         rc = for_each_batch(&j, encode_prompt, generate_batch, err);
     double seconds = weft_clock_s() - j.start_s;
     if (!rc)
-        weft_info("%lld samples, %lld tokens read, %lld generated, %.0f/s",
-                  (long long) j.n_lines, (long long) j.model->n_prefilled,
+        weft_info("%lld sample%s, %lld tokens read, %lld generated, %.0f/s",
+                  (long long) j.n_lines, j.n_lines == 1 ? "" : "s",
+                  (long long) j.model->n_prefilled,
                   (long long) j.model->n_decoded,
                   (double) j.model->n_decoded / seconds);
     return job_close(&j, rc, err);

@@ -16,6 +16,10 @@ written=$(grep -o 'u0000' lines | wc -l)
 [ "$zeros" -gt 0 ] && [ "$zeros" = "$written" ] ||
     fail "generate: $zeros tokens 0, $written times \\u0000"
 
+grep -q '^weft: 40 samples, [0-9]* tokens read, ' err || fail "what was done"
+"$weft" generate model --prompt xyz --max-new-tokens 2 >lines 2>err
+grep -q '^weft: 1 sample, 3 tokens read, ' err || fail "what was done for one"
+
 # ... and none that is scored or that a prompt holds.
 command=score
 printf '%s\n' '{"text": "a\u0000b"}' >zero.jsonl
