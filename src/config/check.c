@@ -370,14 +370,19 @@ static int check_resumed_length(const struct weft_config *old,
                         is ? now->epochs : now->iterations);
 }
 
-static int refuse(const struct weft_config *now, const char *key,
+/* name: the key as the user knows it. */
+static int refuse(const struct weft_config *now,
+                  const struct weft_config_key *k, const char *name,
                   const char *a, const char *b, struct weft_err *err)
 {
     return weft_err_set(err, WEFT_EINVAL,
                         "the run in '%s' has '%s' %.200s, not %.200s; it can "
-                        "only go on with what it began with (set it back, or "
-                        "take another run_dir)",
-                        now->run_dir, key, a, b);
+                        "only go on with what it began with (set it back, "
+                        "%sor take another run_dir)",
+                        now->run_dir, name, a, b,
+                        k->type == WEFT_KEY_PATH
+                            ? "set resume.accept_changed_inputs=true, "
+                            : "");
 }
 
 static int check_reward_resume(const struct weft_config *old,
@@ -398,7 +403,7 @@ static int check_reward_resume(const struct weft_config *old,
         if (!k)
             continue;
         snprintf(name, sizeof name, "%.60s of reward %d", k->name, r + 1);
-        return refuse(now, name, a->data, b->data, err);
+        return refuse(now, k, name, a->data, b->data, err);
     }
     return 0;
 }
@@ -413,7 +418,7 @@ int weft_config_check_resume(const struct weft_config *old,
     const struct weft_config_key *k = differing(&list, old, now, &a, &b);
     int rc = 0;
     if (k)
-        rc = refuse(now, k->name, a.data, b.data, err);
+        rc = refuse(now, k, k->name, a.data, b.data, err);
     else
         rc = check_resumed_length(old, now, &list, err);
     if (!rc)

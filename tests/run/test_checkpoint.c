@@ -252,6 +252,8 @@ static void test_checkpoint_inputs(void)
                   "has changed");
     append("prompts.jsonl", "{\"prompt\": \"one more\"}\n");
     check_changed("inputs", "prompts.jsonl' (data.path) has changed");
+    CHECK_FAILS(again("inputs", 0, "seed=9", NULL, &err), WEFT_EINVAL, err,
+                "(set it back, or take another run_dir)");
     append("model/chat_template.jinja", "{{ messages }}");
     check_changed("inputs",
                   "chat_template.jinja' (model.actor) was not there");
@@ -288,7 +290,10 @@ static void test_checkpoint_input_paths(void)
     append("others.jsonl", text);
     snprintf(data, sizeof data, "data.path=%s/others.jsonl", fixture.dir);
     CHECK_FAILS(again("inputs", 0, data, NULL, &err), WEFT_EINVAL, err,
-                "data.path");
+                "'data.path'");
+    CHECK(strstr(err.text,
+                 "(set it back, set resume.accept_changed_inputs=true, or")
+          != NULL);
     REQUIRE_OK(again("inputs", 1, data, accept, &err), err);
     REQUIRE_OK(again("inputs", 0, data, NULL, &err), err);
 }
