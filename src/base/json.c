@@ -35,6 +35,50 @@ static int parse_error(const json_error_t *e, const char *name, size_t line,
     }
 }
 
+/* Makes a real of each integer that 64 bits do not hold, and leaves all other
+ * values what they are: "e2" stands for the last two of its digits, so that
+ * nothing moves. 17 digits or more are left, which is what a real holds. */
+static void make_reals(char *text, size_t n)
+{
+    static const char most[] = "9223372036854775807";
+    const size_t m = sizeof most - 1;
+    size_t i = 0;
+    while (i < n) {
+        size_t first = i;
+        if (text[i] == '"') {
+            for (i++; i < n && text[i] != '"'; i++)
+                i += text[i] == '\\';
+            i++;
+            continue;
+        }
+        while (i < n && text[i] >= '0' && text[i] <= '9')
+            i++;
+        size_t digits = i - first;
+        while (digits > 0 && i < n && memchr("0123456789.+-eE", text[i], 15))
+            i++; /* a fraction, an exponent */
+        if (i == first + digits
+            && (digits > m
+                || (digits == m && memcmp(text + first, most, m) > 0)))
+            memcpy(text + i - 2, "e2", 2);
+        i += i == first;
+    }
+}
+
+/* json_loadb() of a text with integers that 64 bits do not hold. */
+static json_t *load_large(const char *text, size_t n, size_t flags,
+                          json_error_t *e)
+{
+    char *copy = weft_alloc(n, 1);
+    json_t *root = NULL;
+    if (copy) {
+        memcpy(copy, text, n);
+        make_reals(copy, n);
+        root = json_loadb(copy, n, flags, e);
+    }
+    weft_free(copy);
+    return root;
+}
+
 static int parse(const char *text, size_t n, const char *name, size_t line,
                  size_t more_flags, json_t **out, struct weft_err *err)
 {
@@ -50,7 +94,7 @@ static int parse(const char *text, size_t n, const char *name, size_t line,
                             line);
     json_t *root = json_loadb(text, n, flags, &e);
     if (!root && json_error_code(&e) == json_error_numeric_overflow)
-        root = json_loadb(text, n, flags | JSON_DECODE_INT_AS_REAL, &e);
+        root = load_large(text, n, flags, &e);
     if (!root)
         return parse_error(&e, name, line, err);
     *out = root;

@@ -263,11 +263,14 @@ int weft_lm_file_generate(const struct weft_lm_file_options *o,
 static int read_tokens(const struct job *j, const struct weft_row *row,
                        struct weft_lm_prompt *out, struct weft_err *err)
 {
-    json_t *json = json_loads(row->json, JSON_ALLOW_NUL, NULL), *list, *value;
+    json_t *json = NULL, *list, *value;
     size_t i;
-    int rc = 0;
+    int rc = weft_json_parse_texts(row->json, strlen(row->json), j->o->data,
+                                   row->line, &json, err);
     list = json_object_get(json, "tokens");
-    if (list && !json_is_null(list) && json_array_size(list) == 0) {
+    if (rc) {
+        /* err says why */
+    } else if (list && !json_is_null(list) && json_array_size(list) == 0) {
         rc = weft_err_set(err, WEFT_EFORMAT,
                           "'%s' line %zu: 'tokens' must be a list of token "
                           "ids, not %s",

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static json_t *parse(const char *text)
@@ -35,8 +36,21 @@ static void test_json_parse(void)
     root = parse("9223372036854775807");
     CHECK_INT(json_integer_value(root), INT64_MAX);
     json_decref(root);
-    root = parse("[123456789012345678901234567890]");
-    CHECK(json_is_real(json_array_get(root, 0)));
+    /* An integer of more than 64 bits makes a real of no other one. */
+    root = parse("[123456789012345678901234567890, -99999999999999999999, "
+                 "9223372036854775808, 98765432109876543210e1, "
+                 "9223372036854775807, 4, \"\\\"99999999999999999999\"]");
+    const double real[] = {123456789012345678901234567890.0, -1e20,
+                           9223372036854775808.0, 987654321098765432100.0};
+    for (size_t i = 0; i < WEFT_COUNT(real); i++) {
+        CHECK(json_is_real(json_array_get(root, i)));
+        CHECK(fabs(json_real_value(json_array_get(root, i)) / real[i] - 1)
+              < 1e-15);
+    }
+    CHECK(json_integer_value(json_array_get(root, 4)) == INT64_MAX);
+    CHECK_INT(json_integer_value(json_array_get(root, 5)), 4);
+    CHECK_STR(json_string_value(json_array_get(root, 6)),
+              "\"99999999999999999999");
     json_decref(root);
 }
 
@@ -52,6 +66,8 @@ static void test_json_parse_bad(void)
     refused("{'a': 1}", "not JSON");
     refused("[NaN]", "not JSON");
     refused("[1e999]", "not JSON");
+    refused("[99999999999999999999,\n 1e999]", "x.json:2:");
+    refused("[99999999999999999999, \"a", "too early");
     refused("[\"\xff\"]", "not JSON");
     refused("[\"a\nb\"]", "not JSON");
     refused("[\"\\u0000\"]", "zero character");

@@ -20,6 +20,15 @@ grep -q '^weft: 40 samples, [0-9]* tokens read, ' err || fail "what was done"
 "$weft" generate model --prompt xyz --max-new-tokens 2 >lines 2>err
 grep -q '^weft: 1 sample, 3 tokens read, ' err || fail "what was done for one"
 
+# What cannot be written is refused before anything is generated, and what is no
+# file stays what it is.
+command=generate
+mkfifo pipe
+expect 1 "cannot write '.': it is a folder" model --prompt x -o .
+expect 1 "cannot write 'pipe': it is no regular file" model --prompt x -o pipe
+[ -p pipe ] || fail "the pipe is gone"
+expect 1 "--stop '' is empty" model --prompt x --stop ''
+
 # ... and none that is scored or that a prompt holds.
 command=score
 printf '%s\n' '{"text": "a\u0000b"}' >zero.jsonl
@@ -43,6 +52,10 @@ tokens 1 "not an empty one" '[]'
 tokens 1 "tokens[1] is no id below" '[97, "b"]'
 tokens 0 '"tokens": [97, 98]' '[97, 98]'
 tokens 0 '"tokens": [97]' null
+# ... also beside an integer that 64 bits do not hold
+printf '%s\n' '{"text": "a", "id": 99999999999999999999, "tokens": [97, 98]}' \
+    >tokens.jsonl
+expect 0 '"tokens": [97, 98]' model --data tokens.jsonl
 printf '%s\n' '{"other": "\u0000", "tokens": [97, 99]}' >tokens.jsonl
 expect 0 '"tokens": [97, 99]' model --data tokens.jsonl
 exit $failed
