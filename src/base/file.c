@@ -338,9 +338,12 @@ int weft_file_writer_open(const char *path, size_t n_bytes,
     w->fd = -1;
     w->path = weft_strdup(path);
     int rc = 0;
-    if (weft_dir_exists(path))
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "cannot write '%s': it is a folder", path);
+    struct stat st;
+    /* The new file takes the path's place, and /dev/null must stay. */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        rc = weft_err_set(
+            err, WEFT_EINVAL, "cannot write '%s': it is %s", path,
+            S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
     if (!rc)
         sweep(path);
     for (int i = 0; i < 100 && !rc && w->fd < 0; i++) {
@@ -410,6 +413,15 @@ void weft_file_writer_abandon(struct weft_file_writer *w)
     weft_free(w->temp);
     weft_free(w->path);
     weft_free(w);
+}
+
+int weft_file_may_write(const char *path, struct weft_err *err)
+{
+    struct weft_file_writer *w;
+    int rc = weft_file_writer_open(path, 0, &w, err);
+    if (!rc)
+        weft_file_writer_abandon(w);
+    return rc;
 }
 
 int weft_file_write(const char *path, const void *data, size_t n,

@@ -55,6 +55,9 @@ void weft_map_close(struct weft_map *map); /* a zeroed one is allowed */
 
 /* ---- Writing ---------------------------------------------------------- */
 
+/* Whether a file may be written there: makes one beside it, which goes again.
+ * Errors: those of weft_file_writer_open(). */
+int weft_file_may_write(const char *path, struct weft_err *err);
 /* Replaces or creates a file with n bytes, atomically. */
 int weft_file_write(const char *path, const void *data, size_t n,
                     struct weft_err *err);

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/edit_distance.h"
+#include "base/file.h"
 
 /* ---- Words ------------------------------------------------------------ */
 
@@ -138,6 +139,15 @@ static int add_word(const struct parser *p, const struct weft_cli_option *o,
     return 0;
 }
 
+/* Refused before work begins that may take hours. */
+static int set_output(const struct parser *p, const struct weft_cli_option *o,
+                      const char *text)
+{
+    struct weft_err err;
+    *(const char **) o->value = text;
+    return weft_file_may_write(text, &err) ? weft_cli_fail(p->verb, &err) : 0;
+}
+
 static int set(const struct parser *p, const struct weft_cli_option *o,
                const char *text)
 {
@@ -148,6 +158,8 @@ static int set(const struct parser *p, const struct weft_cli_option *o,
     case WEFT_CLI_STRING:
         *(const char **) o->value = text;
         return 0;
+    case WEFT_CLI_OUTPUT:
+        return set_output(p, o, text);
     case WEFT_CLI_LIST:
         return add_word(p, o, text);
     case WEFT_CLI_FLOAT:

@@ -32,6 +32,7 @@ enum weft_cli_type {
     WEFT_CLI_FLOAT,  /* float within [min, max] */
     WEFT_CLI_DOUBLE, /* double within [min, max] */
     WEFT_CLI_STRING, /* const char *; borrowed from argv */
+    WEFT_CLI_OUTPUT, /* the same, a file to write: it must be possible now */
     WEFT_CLI_LIST    /* struct weft_cli_list; each time one more */
 };
 
@@ -53,8 +54,8 @@ struct weft_cli_option {
  * --help. Returns true when the command goes on: first_out is the first
  * operand, and there are min..max of them (max -1: any number). Otherwise
  * returns false, and the command returns *status_out: 0 after --help, 2 after
- * a usage error, which was printed on stderr. argv[0] is the command's
- * name. */
+ * a usage error, 1 where an output cannot be written; errors were printed on
+ * stderr. argv[0] is the command's name. */
 bool weft_cli_parse(int argc, char **argv, const char *help,
                     const struct weft_cli_option *option, size_t n,
                     int min_operands, int max_operands, int *first_out,

@@ -38,7 +38,7 @@ const char weft_help_generate[] =
     "                         (the model folder's, if any), none, folder,\n"
     "                         chatml, llama3, mistral, or a pattern (auto)\n"
     "  --date YYYY-MM-DD      for templates that write one (2024-07-26)\n"
-    "  --limit N              the first N prompts only\n"
+    "  --limit N              the first N prompts only (0: all)\n"
     "  --stop TEXT            ends a sample that has it; up to 16 such "
     "options\n"
     "  --ignore-eos           go on after an end-of-sequence token\n"
@@ -73,7 +73,7 @@ int weft_cmd_generate(int argc, char **argv)
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
         {0, "prompt", WEFT_CLI_STRING, &o.prompt, 0, 0},
-        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {'o', "output", WEFT_CLI_OUTPUT, &o.output, 0, 0},
         {0, "n", WEFT_CLI_INT, &o.lm.samples, 1, 1e6},
         {0, "max-new-tokens", WEFT_CLI_INT, &o.lm.max_new_tokens, 1, 1e6},
         {0, "min-new-tokens", WEFT_CLI_INT, &o.lm.min_new_tokens, 0, 1e6},

@@ -301,7 +301,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "devices", WEFT_CLI_INT, &o.plan.devices, 1,
          WEFT_MAX_NODE_DEVICES},
         {0, "gpus", WEFT_CLI_INT, &o.plan.gpus, 1, WEFT_MAX_NODE_DEVICES},
-        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {'o', "output", WEFT_CLI_OUTPUT, &o.output, 0, 0},
         {0, "check", WEFT_CLI_STRING, &o.plan.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},
         {0, "gangs", WEFT_CLI_FLAG, &o.gangs, 0, 0},
@@ -317,7 +317,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "time-limit", WEFT_CLI_INT, &o.time_limit, 1, INT32_MAX},
         {0, "recording", WEFT_CLI_INT, &o.recording, 1, INT32_MAX},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
-        {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
+        {0, "svg", WEFT_CLI_OUTPUT, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
     };
     int first, status;

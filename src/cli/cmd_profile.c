@@ -280,7 +280,7 @@ int weft_cmd_profile(int argc, char **argv)
 {
     struct options o = {.output = "costs.json", .limit_s = 60};
     const struct weft_cli_option table[] = {
-        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {'o', "output", WEFT_CLI_OUTPUT, &o.output, 0, 0},
         {0, "devices", WEFT_CLI_INT, &o.devices, 1, 64},
         {0, "limit", WEFT_CLI_DOUBLE, &o.limit_s, 1, 86400},
         {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},

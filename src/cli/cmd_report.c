@@ -35,8 +35,8 @@ int weft_cmd_report(int argc, char **argv)
     const char *output = NULL, *svg = NULL;
     bool json = false;
     const struct weft_cli_option table[] = {
-        {'o', "output", WEFT_CLI_STRING, &output, 0, 0},
-        {0, "svg", WEFT_CLI_STRING, &svg, 0, 0},
+        {'o', "output", WEFT_CLI_OUTPUT, &output, 0, 0},
+        {0, "svg", WEFT_CLI_OUTPUT, &svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &json, 0, 0},
     };
     int first, status;

@@ -32,7 +32,7 @@ const char weft_help_score[] =
     "                     pattern (none)\n"
     "  --date YYYY-MM-DD  for templates that write one (2024-07-26)\n"
     "  --temperature X    log-probs of softmax(logits / X) (1)\n"
-    "  --limit N          the first N lines only\n"
+    "  --limit N          the first N lines only (0: all)\n"
     "  --dtype f32|bf16   (the model folder's)\n"
     "  --devices N|gpu    CPU devices (0: one per core), or GPUs\n"
     "  --gpus N           with --devices gpu: so many (0: all)\n"
@@ -56,7 +56,7 @@ int weft_cmd_score(int argc, char **argv)
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
         {0, "text", WEFT_CLI_STRING, &o.prompt, 0, 0},
-        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {'o', "output", WEFT_CLI_OUTPUT, &o.output, 0, 0},
         {0, "temperature", WEFT_CLI_FLOAT, &o.lm.sampling.temperature, 1e-6,
          1e6},
         {0, "template", WEFT_CLI_STRING, &o.chat_template, 0, 0},

@@ -221,8 +221,8 @@ int weft_cmd_simulate(int argc, char **argv)
         {0, "iterations", WEFT_CLI_INT, &o.simulate.iterations, 3, 1000},
         {0, "lengths", WEFT_CLI_STRING, &o.lengths, 0, 0},
         {0, "gangs", WEFT_CLI_FLAG, &o.simulate.gangs, 0, 0},
-        {0, "svg", WEFT_CLI_STRING, &o.simulate.svg, 0, 0},
-        {0, "perfetto", WEFT_CLI_STRING, &o.simulate.trace, 0, 0},
+        {0, "svg", WEFT_CLI_OUTPUT, &o.simulate.svg, 0, 0},
+        {0, "perfetto", WEFT_CLI_OUTPUT, &o.simulate.trace, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.simulate.json, 0, 0},
     };
     int first, status;

@@ -102,11 +102,13 @@ static int add(struct weft_stops *stops, const struct weft_tokenizer *tok,
         return weft_err_set(err, WEFT_EINVAL,
                             "%s '%s' is one text too many: at most %d", key,
                             text, stops->text.n);
+    if (n == 0)
+        return weft_err_set(err, WEFT_EINVAL, "%s '' is empty", key);
     int rc = stops->text.at ? 0 : list_bytes(tok, &stops->text, err);
     bool *there = weft_alloc(n + 1, sizeof *there);
     if (!rc && !there)
         rc = weft_err_nomem(err, key, n);
-    if (!rc && (n == 0 || !spells(&stops->text, text, (int64_t) n, there)))
+    if (!rc && !spells(&stops->text, text, (int64_t) n, there))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "the tokens of '%s' cannot spell %s '%s'", folder,
                           key, text);

@@ -106,6 +106,13 @@ static void test_writer(void)
                 "is a folder");
     CHECK_FAILS(weft_file_writer_open(in("no/f"), 0, &w, &err),
                 WEFT_ENOTFOUND, err, in("no/f"));
+    REQUIRE_OK(weft_file_may_write(in("f"), &err), err);
+    CHECK_FAILS(weft_file_may_write(in("no/f"), &err), WEFT_ENOTFOUND, err,
+                in("no/f"));
+    CHECK_INT(count(dir), 1);
+    REQUIRE(mkfifo(in("pipe"), 0600) == 0);
+    CHECK_FAILS(weft_file_may_write(in("pipe"), &err), WEFT_EINVAL, err,
+                "is no regular file");
     folder_remove();
 }
 

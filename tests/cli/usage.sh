@@ -73,7 +73,7 @@ example()
     (cd "$WEFT_SRCDIR" && PATH=$WEFT_BUILDDIR:$PATH &&
         eval "$(weft "$1" --help | sed '1,/^example:/d')")
 }
-run 0 '"text": "03457"' "weft: 1 samples" example generate
+run 0 '"text": "03457"' "weft: 1 sample" example generate
 run 0 '"logprobs": [null, -' "" example score
 
 # Options.
