@@ -18,6 +18,9 @@ static const char *const top_keys[] = {
     "message_rate", "message_core_s", "message_core_byte_s",
     "shapes",       "operations"};
 
+/* The most of what is measured, so that sums and products are finite. */
+#define MOST_MEASURED 1e24
+
 /* What was measured beside tasks. */
 static const struct {
     const char *name;
@@ -134,7 +137,42 @@ static int read_text(const json_t *root, const char *path, const char *key,
     return rc;
 }
 
-static int read_shape(const json_t *item, const char *path,
+/* subject: of the error, the file and what holds the key. */
+static int read_measured(const json_t *item, const char *subject,
+                         const char *key, bool needed, double *out,
+                         struct weft_err *err)
+{
+    int rc = needed ? weft_json_double(item, subject, key, out, err)
+                    : weft_json_double_or(item, subject, key, 0, out, err);
+    if (!rc && !(*out >= 0 && *out <= MOST_MEASURED))
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "%s: '%s' is %g; it must be from 0 to %g", subject,
+                          key, *out, MOST_MEASURED);
+    return rc;
+}
+
+static int read_memory(const json_t *memory, const char *path,
+                       struct weft_costs_file *f, struct weft_err *err)
+{
+    const json_t *value;
+    size_t i;
+    bool ok = json_array_size(memory) <= WEFT_COUNT(f->memory);
+    json_array_foreach(memory, i, value)
+    {
+        double v = json_number_value(value); /* 0 of what is no number */
+        ok = ok && v > 0 && v <= MOST_MEASURED;
+        if (ok)
+            f->memory[f->n_memory++] = v;
+    }
+    return ok ? 0
+              : weft_err_set(err, WEFT_EINVAL,
+                             "%s: 'memory' must be a list of at most %d "
+                             "numbers above 0: bytes per second of each "
+                             "device",
+                             path, (int) WEFT_COUNT(f->memory));
+}
+
+static int read_shape(const json_t *item, const char *subject,
                       struct weft_rec_shape *out, struct weft_err *err)
 {
     const char *dtype = "";
@@ -142,32 +180,32 @@ static int read_shape(const json_t *item, const char *path,
     int rc = 0;
     *out = (struct weft_rec_shape){.n_blocks = 0};
     if (!json_is_object(item))
-        return weft_err_set(err, WEFT_EFORMAT,
-                            "%s: shapes must be objects, not %s", path,
-                            weft_json_type(item));
+        return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
+                            subject, weft_json_type(item));
     for (size_t i = 0; i < WEFT_COUNT(shape_numbers) && !rc; i++) {
-        rc = weft_json_int(item, path, shape_numbers[i].name, 1, MOST, &v,
+        rc = weft_json_int(item, subject, shape_numbers[i].name, 1, MOST, &v,
                            err);
         *(int32_t *) (void *) ((char *) &out->shape
                                + shape_numbers[i].offset) = (int32_t) v;
     }
     if (!rc)
-        rc = weft_json_bool(item, path, "scalar_head",
+        rc = weft_json_bool(item, subject, "scalar_head",
                             &out->shape.scalar_head, err);
     if (!rc)
-        rc = weft_json_int(item, path, "computed", 1, WEFT_MAX_BLOCKS, &v,
+        rc = weft_json_int(item, subject, "computed", 1, WEFT_MAX_BLOCKS, &v,
                            err);
     out->n_blocks = (int32_t) v;
     if (!rc)
-        rc = weft_json_string(item, path, "dtype", &dtype, err);
+        rc = weft_json_string(item, subject, "dtype", &dtype, err);
     while (!rc && strcmp(dtype, weft_dtype_name(out->shape.dtype)) != 0)
         if (++out->shape.dtype > WEFT_F16)
             return weft_err_set(err, WEFT_EINVAL,
-                                "%s: there is no dtype '%.20s'", path, dtype);
+                                "%s: there is no dtype '%.20s'", subject,
+                                dtype);
     return rc;
 }
 
-static int read_point(const json_t *item, const char *path,
+static int read_point(const json_t *item, const char *subject,
                       const struct weft_cost_point *before,
                       struct weft_cost_point *out, struct weft_err *err)
 {
@@ -175,14 +213,16 @@ static int read_point(const json_t *item, const char *path,
     bool ok = json_is_array(item) && json_array_size(item) == N_NUMBERS;
     for (size_t i = 0; ok && i < N_NUMBERS; i++) {
         const json_t *number = json_array_get(item, i);
-        ok = json_is_number(number) && json_number_value(number) >= 0;
+        ok = json_is_number(number) && json_number_value(number) >= 0
+          && json_number_value(number) <= MOST_MEASURED;
         v[i] = ok ? json_number_value(number) : 0;
     }
     if (!ok)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "%s: a point must be 5 numbers from 0 on: rows, "
-                            "keys, operations, bytes, seconds",
-                            path);
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "%s: a point must be 5 numbers from 0 to %g: rows, "
+            "keys, operations, bytes, seconds",
+            subject, MOST_MEASURED);
     *out = (struct weft_cost_point){v[0], v[1], v[2], v[3], v[4]};
     if (before
         && (out->n_rows < before->n_rows
@@ -191,31 +231,31 @@ static int read_point(const json_t *item, const char *path,
                                     : out->bytes <= before->bytes))))
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: the points of an operation must ascend",
-                            path);
+                            subject);
     return 0;
 }
 
-static int read_op(const json_t *item, const char *path, int32_t n_shapes,
+static int read_op(const json_t *item, const char *subject, int32_t n_shapes,
                    struct weft_cost_op *out, struct weft_err *err)
 {
     const char *name;
     json_t *points = NULL;
     int64_t shape = -1;
-    int rc = weft_json_string(item, path, "name", &name, err);
+    int rc = weft_json_string(item, subject, "name", &name, err);
     if (!rc)
-        rc = weft_json_int_or(item, path, "shape", 0, n_shapes - 1, -1,
+        rc = weft_json_int_or(item, subject, "shape", 0, n_shapes - 1, -1,
                               &shape, err);
     if (!rc)
-        rc = weft_json_array(item, path, "points", &points, err);
+        rc = weft_json_array(item, subject, "points", &points, err);
     if (rc)
         return rc;
     out->shape = (int32_t) shape;
     out->name = weft_strdup(name);
     out->point = weft_alloc(json_array_size(points) + 1, sizeof *out->point);
     if (!out->name || !out->point)
-        return weft_err_nomem(err, path, json_array_size(points) * 40);
+        return weft_err_nomem(err, subject, json_array_size(points) * 40);
     for (size_t i = 0; i < json_array_size(points) && !rc; i++) {
-        rc = read_point(json_array_get(points, i), path,
+        rc = read_point(json_array_get(points, i), subject,
                         i ? &out->point[i - 1] : NULL, &out->point[i], err);
         out->n++;
     }
@@ -226,6 +266,7 @@ static int read_lists(const json_t *root, const char *path,
                       struct weft_costs_file *f, struct weft_err *err)
 {
     json_t *memory = NULL, *shapes = NULL, *ops = NULL;
+    char subject[4200];
     int rc = weft_json_array(root, path, "memory", &memory, err);
     if (!rc)
         rc = weft_json_array(root, path, "shapes", &shapes, err);
@@ -237,15 +278,17 @@ static int read_lists(const json_t *root, const char *path,
     f->op = weft_alloc(json_array_size(ops) + 1, sizeof *f->op);
     if (!f->shape || !f->op)
         return weft_err_nomem(err, path, json_array_size(ops) * 40);
-    for (size_t i = 0; i < json_array_size(memory) && i < 64; i++)
-        f->memory[f->n_memory++] = json_number_value(
-            json_array_get(memory, i));
-    for (size_t i = 0; i < json_array_size(shapes) && !rc; i++)
-        rc = read_shape(json_array_get(shapes, i), path,
+    rc = read_memory(memory, path, f, err);
+    for (size_t i = 0; i < json_array_size(shapes) && !rc; i++) {
+        snprintf(subject, sizeof subject, "%s: shapes[%zu]", path, i);
+        rc = read_shape(json_array_get(shapes, i), subject,
                         &f->shape[f->n_shapes++], err);
-    for (size_t i = 0; i < json_array_size(ops) && !rc; i++)
-        rc = read_op(json_array_get(ops, i), path, f->n_shapes,
+    }
+    for (size_t i = 0; i < json_array_size(ops) && !rc; i++) {
+        snprintf(subject, sizeof subject, "%s: operations[%zu]", path, i);
+        rc = read_op(json_array_get(ops, i), subject, f->n_shapes,
                      &f->op[f->n_ops++], err);
+    }
     return rc;
 }
 
@@ -281,13 +324,13 @@ static int read_root(const json_t *root, const char *path,
         rc = weft_json_int(root, path, "devices", 1, 64, &v, err);
     f->machine.n_devices = (int32_t) v;
     for (size_t i = 0; i < WEFT_COUNT(numbers) && !rc; i++)
-        rc = weft_json_double(
-            root, path, numbers[i].name,
+        rc = read_measured(
+            root, path, numbers[i].name, true,
             (double *) (void *) ((char *) f + numbers[i].offset), err);
     if (!rc)
-        rc = weft_json_double_or(root, path, "host", 0, &f->host, err);
+        rc = read_measured(root, path, "host", false, &f->host, err);
     if (!rc)
-        rc = weft_json_double_or(root, path, "inside", 0, &f->inside, err);
+        rc = read_measured(root, path, "inside", false, &f->inside, err);
     if (!rc && here)
         rc = compare(path, "machine", f->machine.cpu, here->cpu, err);
     if (!rc && here)

@@ -316,6 +316,15 @@ static void test_file(void)
     spoil(path, text.data, "[4, 3,", "[4, 1,", "must ascend");
     spoil(path, text.data, "[4, 3,", "[4, -3,", "5 numbers");
     spoil(path, text.data, "[4, 3,", "[3,", "5 numbers");
+    spoil(path, text.data, "\"task_s\": 3e-06", "\"task_s\": -1",
+          "'task_s' is -1; it must be from 0 to 1e+24");
+    spoil(path, text.data, "\"task_s\": 3e-06", "\"task_s\": 1e300",
+          "'task_s' is 1e+300");
+    spoil(path, text.data, "[4, 3,", "[4e300, 3,", "5 numbers");
+    spoil(path, text.data, "\"memory\": [", "\"memory\": [0", "above 0");
+    spoil(path, text.data, "\"memory\": [", "\"memory\": [\"x\"", "above 0");
+    spoil(path, text.data, "\"hidden\": 8", "\"hidden\": 0", "shapes[0]: ");
+    spoil(path, text.data, "\"shape\": 0", "\"shape\": 1", "operations[");
     read_text(path, "[]", NULL, "must hold an object");
     weft_costs_file_release(&f);
     weft_recording_release(&r);
