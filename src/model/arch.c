@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+
 /* The families' defaults for keys that config.json lacks (transformers 5.23,
  * configuration_<family>.py). */
 static const struct family {
@@ -473,12 +475,8 @@ static void read_family(struct reader *r, struct weft_arch *a)
 static int open_json(struct reader *r, const char *text, size_t n,
                      json_t **out)
 {
-    json_error_t e;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-    if (!*out)
-        bad(r, WEFT_EFORMAT, "line %d, column %d: %s", e.line, e.column,
-            e.text);
-    else if (!json_is_object(*out))
+    r->rc = weft_json_parse(text, n, r->name, out, r->err);
+    if (!r->rc && !json_is_object(*out))
         bad(r, WEFT_EFORMAT, "must be a map of keys, not %s", what(*out));
     r->root = *out;
     return r->rc;

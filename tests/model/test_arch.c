@@ -161,7 +161,9 @@ static void test_refusals(void)
         int rc;
         const char *text, *part;
     } bad[] = {
-        {WEFT_EFORMAT, "", "'m/config.json': line"},
+        {WEFT_EFORMAT, "", "m/config.json:1: empty, where JSON is expected"},
+        {WEFT_EFORMAT, "{\n \"model_type\": \"\\u0000\"}",
+         "m/config.json:2:23: a string holds the zero character"},
         {WEFT_EFORMAT, "[1]", "must be a map of keys, not a list"},
         {WEFT_EFORMAT, "{}", "'model_type' is missing"},
         {WEFT_EFORMAT, "{\"a\": 1, \"a\": 2}", "duplicate"},
@@ -282,7 +284,8 @@ static void test_refusals(void)
         struct weft_err err;
         CHECK_FAILS(parse(bad[i].text, &a, &err), bad[i].rc, err,
                     bad[i].part);
-        CHECK(strncmp(err.text, "'m/config.json'", 15) == 0);
+        CHECK(strncmp(err.text, "'m/config.json'", 15) == 0
+              || strncmp(err.text, "m/config.json:", 14) == 0);
     }
 }
 
