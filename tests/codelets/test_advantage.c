@@ -218,6 +218,31 @@ static void test_advantage(void)
     fixture_stop(&f);
 }
 
+/* One number has no deviation: it stays what it is. */
+static void test_single_token(void)
+{
+    struct task_fixture f;
+    struct weft_err err;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
+    fixture_start(&f, 1, &shape, false);
+    struct weft_tile *advantage = fixture_tile(&f, weft_advantage_bytes(1));
+    struct weft_tile *tile = fixture_tile(&f, sizeof(struct weft_moments));
+    struct weft_advantage *a = weft_tile_acquire(advantage, WEFT_WRITE);
+    *a = (struct weft_advantage){.n = 1};
+    weft_advantage_of(a)[0] = 2.5f;
+    weft_tile_unacquire(advantage);
+    weft_insert_moments(f.seq, &anywhere, true, 1, &advantage, tile);
+    REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
+    const struct weft_moments *m = weft_tile_acquire(tile, WEFT_READ);
+    CHECK_INT(m->of.n, 1);
+    CHECK(m->of.mean == 2.5 && m->of.squares == 0);
+    CHECK(m->mean == 0 && m->rstd == 1);
+    weft_tile_unacquire(tile);
+    weft_tile_release(advantage);
+    weft_tile_release(tile);
+    fixture_stop(&f);
+}
+
 /* The other buffers stay what they are. */
 static void test_absent_tiles(void)
 {
@@ -349,6 +374,7 @@ static void test_reread(void)
 
 WEFT_TESTS("codelets/advantage", {"test_reread", test_reread},
            {"test_advantage", test_advantage},
+           {"test_single_token", test_single_token},
            {"test_baseline", test_baseline},
            {"test_absent_tiles", test_absent_tiles},
            {"test_not_finite", test_not_finite})
