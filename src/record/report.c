@@ -238,6 +238,13 @@ static void add_offload(struct page *p)
 
 #define SAVING "checkpoint", "timing_s/save_checkpoint"
 
+/* Whether the run has the call: what never took time is one of another
+ * algorithm. */
+static bool takes_time(const struct page *p, const char *tag)
+{
+    return range_of(column(p, tag), p->table.n_rows).max > 0;
+}
+
 static void add_calls(struct page *p)
 {
     struct wanted wanted[WEFT_CHART_SERIES + 1] = {{.tag = NULL}};
@@ -246,7 +253,9 @@ static void add_calls(struct page *p)
     for (int i = 0; (c = weft_told_times(i)) != NULL; i++)
         for (first = first ? first : c; c->tag && n + 1 < WEFT_CHART_SERIES;
              c++)
-            wanted[n++] = (struct wanted){.label = c->label, .tag = c->tag};
+            if (takes_time(p, c->tag))
+                wanted[n++] = (struct wanted){.label = c->label,
+                                              .tag = c->tag};
     wanted[n] = (struct wanted){SAVING, NULL, NULL};
     if (first)
         add_chart(p, first->title, first->unit, true, wanted);
@@ -270,13 +279,13 @@ static void add_predicted(struct page *p, const char *tag)
             range_of(a, p->table.n_rows).mean, 100 * (sum / beside - 1));
 }
 
-/* A row of the table of times, if the run has the metric. */
+/* A row of the table of times, if the run has the call. */
 static void add_row(struct page *p, const char *label, const char *tag,
                     double step)
 {
     struct range r = range_of(column(p, tag), p->table.n_rows);
     double share = step > 0 ? 100 * r.mean / step : 0;
-    if (r.n == 0)
+    if (!takes_time(p, tag))
         return;
     weft_string_addf(&p->out,
                      "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"

@@ -103,6 +103,7 @@ static void write_run(const char *dir, int n, bool offloads)
         for (size_t k = 0; k < WEFT_COUNT(times); k++)
             weft_metrics_setf(m, 0.1 * (double) (k + 1) + 0.02 * sin(i),
                               "timing_s/%s", times[k]);
+        weft_metrics_set(m, "timing_s/old_log_prob", 0); /* no such call */
         weft_metrics_set(m, "timing_s/step", 2.5);
         weft_metrics_set(m, "perf/steps_per_s", 1 / 1.7);
         weft_metrics_set(m, "perf/total_num_tokens", 3400);
@@ -163,6 +164,8 @@ static void test_report_page(void)
     CHECK(strstr(text, "2000</b><span>tokens per second") != NULL);
     CHECK(strstr(text, "<a href=\"metrics.jsonl\">") != NULL);
     CHECK(!strstr(text, "<a href=\"trace\">"));
+    CHECK_INT(count(text, "<td>values<"), 1);
+    CHECK_INT(count(text, ">log-probs<"), 0);
     CHECK(!strstr(text, ">nan") && !strstr(text, "Mnan"));
     if (keep)
         REQUIRE_OK(weft_file_copy(path, keep, &err), err);
