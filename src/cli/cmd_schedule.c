@@ -18,8 +18,9 @@ WEFT_COMMAND(schedule);
 const char weft_help_schedule[] =
     "usage: weft schedule [options] PROBLEM.json\n"
     "\n"
-    "Orders the forward and backward passes of models whose pipelines share\n"
-    "devices, so that they fill each other's bubbles: least makespan first,\n"
+    "Orders the passes of models whose pipelines share devices: forward and\n"
+    "backward, so that they fill each other's bubbles, least makespan "
+    "first,\n"
     "then least activation memory. The same seed and evaluations give the "
     "same\n"
     "schedule on any number of threads and ranks (mpirun -n R weft "

@@ -47,6 +47,8 @@ run 2 "" "unknown command 'inf'; did you mean 'info'?" "$weft" help inf
 
 # Every command: its help is its own, fits a screen, shows an example, and is
 # listed; a wrong option is a usage error.
+"$weft" --help | awk 'length > 80 { print "FAIL weft --help: " $0; bad = 1 }
+    END { exit bad }' || failed=1
 commands=$("$weft" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 [ "$(echo "$commands" | wc -l)" -ge 7 ] || { echo "FAIL $commands"; failed=1; }
 for c in $commands; do
