@@ -25,6 +25,7 @@ struct weft_gen_exchange {
     /* (roots, rows, H) of the two sums of a layer; of two, as a slow member may
      * still read those of one when others write the next one's */
     float *roots[2];
+    float *joined; /* (rows, H) its rows of a sum that is shared */
     float *logits; /* (n_slots, V) its columns */
 };
 

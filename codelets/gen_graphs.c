@@ -84,9 +84,10 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
         ATTENTION = 2, /* and its join */
         HEAD = 2 + 4,  /* norm and rows; draws */
         STEP = 4, /* what it is told; tokens before it, embedded; its own */
-        /* Of a group: a norm, and for each sum a meeting and the members'
-         * roots' sum, of which a member may have several. */
-        GROUP_LAYER = 1 + 2 * 2 + 2 * (WEFT_MAX_ROOTS - 1),
+        /* Of a group: a norm, and for each sum a meeting, the members' roots'
+         * sum, of which a member may have several, and where it is shared
+         * another meeting and the others' rows. */
+        GROUP_LAYER = 1 + 2 * 4 + 2 * (WEFT_MAX_ROOTS - 1),
         GROUP = 2 + 1 /* meetings; what is selected of all rows */
     };
     int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;

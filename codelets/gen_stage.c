@@ -283,6 +283,9 @@ void weft_insert_gen_stage(struct weft_seq *seq,
             access.work = weft_work_steps(shape, members->range[k],
                                           layers->end - layers->first,
                                           layers->is_last, 1, &rows);
+        if (gen->step && args.on_gpus && members->n > 1)
+            weft_gen_exchange_work(shape, &args.members, k, &rows,
+                                   &access.work);
         weft_access_list_insert(&access, seq, &members->where[k],
                                 layers->is_last ? &weft_cl_gen_last_stage
                                                 : &weft_cl_gen_stage,

@@ -62,6 +62,13 @@ size_t weft_gen_exchange_bytes(const struct weft_shape *shape,
                                struct weft_range range, int64_t n_rows,
                                int32_t n_slots);
 
+struct weft_gang_ranges; /* codelets/gang.h */
+/* What member k reads of the others' in a step, into work->received. */
+void weft_gen_exchange_work(const struct weft_shape *shape,
+                            const struct weft_gang_ranges *members, int32_t k,
+                            const struct weft_work_rows *rows,
+                            struct weft_work *work);
+
 struct weft_gen_admit {
     int32_t slot, sample, n_prompt, limit;
     const int32_t *token; /* (n_prompt) */

@@ -153,6 +153,22 @@ void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
                            struct weft_range range, int64_t m, int64_t h,
                            const float *bias, const float *residual,
                            float *y);
+/* The same of rows [first, first + n) of m alone, at their places in y and
+ * residual. */
+void weft_k_join_some_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
+                                int32_t n_parts,
+                                const struct weft_k_part *part,
+                                struct weft_range range, int64_t m,
+                                int64_t first, int64_t n, int64_t h,
+                                const float *bias, const float *residual,
+                                float *y);
+/* Row i of y (m, h) is that of x[i / each], each (m, h). */
+struct weft_k_sources {
+    const float *x[WEFT_MAX_BLOCKS];
+};
+void weft_k_gather_rows_cuda(struct CUstream_st *stream, int64_t m, int64_t h,
+                             int64_t each, const struct weft_k_sources *from,
+                             float *y);
 /* weft_k_mlp_norm_backward(), where head_norm is NULL, or with `attention`
  * weft_k_attention_norm_backward(). */
 size_t weft_k_norm_join_scratch_bytes_cuda(const struct weft_shape *shape,

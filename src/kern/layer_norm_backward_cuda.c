@@ -18,11 +18,15 @@ size_t weft_k_norm_join_scratch_bytes_cuda(const struct weft_shape *s,
     return arena.used;
 }
 
-void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
-                           int32_t n_parts, const struct weft_k_part *part,
-                           struct weft_range range, int64_t m, int64_t h,
-                           const float *bias, const float *residual, float *y)
+void weft_k_join_some_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
+                                int32_t n_parts,
+                                const struct weft_k_part *part,
+                                struct weft_range range, int64_t m,
+                                int64_t first, int64_t n, int64_t h,
+                                const float *bias, const float *residual,
+                                float *y)
 {
+    int64_t at = first * h;
     struct weft_leaves_cuda leaves = {{NULL}, {0}};
     for (int32_t i = 0; i < n_parts; i++) {
         struct weft_range root[WEFT_MAX_ROOTS];
@@ -31,12 +35,22 @@ void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
             int32_t t = root[j].first - range.first;
             if (t < 0 || t >= range.n)
                 continue;
-            leaves.x[t] = part[i].roots + j * m * h;
+            leaves.x[t] = part[i].roots + j * m * h + at;
             leaves.ld[t] = h;
         }
     }
-    weft_sum_leaves_cuda(stream, m, h, &leaves, bias, residual, WEFT_F32, y,
+    weft_sum_leaves_cuda(stream, n, h, &leaves, bias,
+                         residual ? residual + at : NULL, WEFT_F32, y + at,
                          h);
+}
+
+void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
+                           int32_t n_parts, const struct weft_k_part *part,
+                           struct weft_range range, int64_t m, int64_t h,
+                           const float *bias, const float *residual, float *y)
+{
+    weft_k_join_some_rows_cuda(stream, n_blocks, n_parts, part, range, m, 0,
+                               m, h, bias, residual, y);
 }
 
 /* The sum (m, n) of parts that cover [0, T), in `to` or a single one's own. */

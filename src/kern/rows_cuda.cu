@@ -220,6 +220,24 @@ void weft_k_copy_columns_cuda(cudaStream_t stream, int64_t m, int64_t n,
                     ldy);
 }
 
+static __global__ void rows_of_many(int64_t m, int64_t h, int64_t each,
+                                    struct weft_k_sources from, float *y)
+{
+    int64_t j = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = blockIdx.y; j < h && i < m; i += gridDim.y)
+        y[i * h + j] = from.x[i / each][i * h + j];
+}
+
+void weft_k_gather_rows_cuda(cudaStream_t stream, int64_t m, int64_t h,
+                             int64_t each, const struct weft_k_sources *from,
+                             float *y)
+{
+    dim3 grid(blocks_for(h, ELEMENTS), (unsigned) weft_min64(m, 65535));
+    if (m > 0)
+        WEFT_LAUNCH(rows_of_many, grid, ELEMENTS, stream, m, h, each, *from,
+                    y);
+}
+
 template <enum weft_dtype DTYPE>
 static __global__ void round_rows(int64_t n, const float *x, void *y)
 {

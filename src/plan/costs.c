@@ -293,48 +293,25 @@ static void look_at(const struct weft_costs *c, int32_t from, int32_t to,
     slowest->latency_s = most(slowest->latency_s, latency_s);
 }
 
-/* What a member of a gang of n receives, and in how many rounds, as what others
- * send at the same time overlaps. Members that are sent nothing read the
- * others' parts of two sums in each layer where they lie, as GPUs do in decode
- * steps. */
-static double received_of(const struct weft_recording *r,
-                          const struct weft_rec_task *t,
-                          const struct weft_rec_gang *gang, int32_t n,
-                          double *rounds_out)
-{
-    const struct weft_rec_work *w = &t->work;
-    int32_t others = n > 1 ? n - 1 : 1;
-    if (gang->n_received > 0) {
-        *rounds_out = (double) gang->n_received / others;
-        return (double) gang->received_bytes;
-    }
-    *rounds_out = n > 1 && w->shape ? 2.0 * w->n_layers : 0;
-    return *rounds_out > 0
-             ? *rounds_out * others * w->n_rows / w->n_steps
-                   * r->shape[w->shape].shape.hidden * (double) sizeof(float)
-             : 0;
-}
-
-/* What that takes over the slowest of the ways from the others: they all send
- * at the same time. Devices of one place need none. */
+/* What a member of a gang receives takes, over the slowest of the ways from the
+ * others: these all send at the same time. Devices of one place need none. */
 static double exchange_s(const struct weft_costs *c,
                          const struct weft_recording *r, int64_t task,
                          const struct weft_rec_gang *gang)
 {
     const struct weft_rec_task *t = &r->task[task];
     struct way slowest = {0, 0};
-    double rounds = 0, bytes = 0;
-    if (gang)
-        bytes = received_of(r, t, gang, t->n_members + gang->n_left_out,
-                            &rounds);
-    if (rounds == 0)
+    if (!gang || gang->n_received == 0)
         return 0;
     for (int64_t i = task - t->member; i < task - t->member + t->n_members;
          i++)
         look_at(c, r->task[i].place, t->place, &slowest);
     if (gang->n_left_out > 0)
         look_at(c, gang->left_out_place, t->place, &slowest);
-    return rounds * slowest.latency_s + bytes * slowest.byte_s;
+    int32_t others = t->n_members + gang->n_left_out - 1;
+    double rounds = (double) gang->n_received / weft_max32(others, 1);
+    return rounds * slowest.latency_s
+         + (double) gang->received_bytes * slowest.byte_s;
 }
 
 /* A copy from or to another place; 0: it is none. */

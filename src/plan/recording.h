@@ -206,6 +206,8 @@ struct weft_recording {
      * them, is not recorded, of an instruction only other members. What is read
      * from there has been written before; borrowed */
     const bool *left_out;
+    /* members that were left out of the last gang, and the place of one */
+    int32_t n_left_out, left_out_place;
     int32_t n_gpus;        /* of each rank: its first places */
     int64_t scratch_bytes; /* of a GPU, the most that a task takes */
     bool full;     /* memory or numbers ran out: what came then is missing */
@@ -282,10 +284,24 @@ bool weft_recording_gang_again(struct weft_recording *r, const char *op,
                                int32_t layer, const struct weft_work *work);
 void weft_recording_gang_end(struct weft_recording *r, const char *op,
                              int32_t layer, const struct weft_work *work);
-/* Says that the last task is one of a gang's n, which all do one thing each:
- * no instruction, but tasks that run together. */
-void weft_recording_member(struct weft_recording *r, int32_t member,
-                           int32_t n);
+/* Whether what is done at a place is not recorded; within an instruction all
+ * is. */
+static inline bool weft_recording_leaves_out(const struct weft_recording *r,
+                                             int32_t place)
+{
+    return r->left_out && r->n_marks == 0 && r->left_out[place];
+}
+/* Says, of one member after another, that the last task is one of a gang's n,
+ * which all do one thing each: no instruction, but tasks that run together. Of
+ * members at places that are left out there is no task. work: what it reads of
+ * the others, so many times; NULL: nothing. */
+struct weft_rec_member_of {
+    int32_t member, n, place;
+    const struct weft_work *work;
+    int32_t times;
+};
+void weft_recording_member(struct weft_recording *r,
+                           const struct weft_rec_member_of *of);
 /* Says that the next task is a gang's. */
 void weft_recording_gang(struct weft_recording *r,
                          const struct weft_rec_gang *gang);

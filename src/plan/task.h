@@ -88,6 +88,10 @@ struct weft_work {
     double bytes; /* read and written, beside those of its tiles: each counts
                      once, twice if it is updated, and a KV cache not */
     bool is_all;  /* its tiles' bytes do not count */
+    /* of a gang's member, in all steps: bytes that it reads where the others
+     * have left them, and how often it waits for them */
+    double received;
+    int32_t n_received;
 };
 
 /* When something ran, in seconds; end_s 0: it has not. */

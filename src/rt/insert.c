@@ -350,7 +350,7 @@ void weft_insert_here(struct weft_seq *seq,
         weft_record_task(rt, WEFT_REC_TASK, codelet->starpu.name, where,
                          access, n_access, work);
     if (n_members > 0)
-        weft_record_member(rt, where, member, n_members);
+        weft_record_member(rt, where, member, n_members, work);
     if (rt->is_dry)
         return;
     struct weft_task *t = weft_task_create(seq, codelet, args, args_bytes,

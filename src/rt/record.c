@@ -9,18 +9,12 @@ static bool is_left_out(const struct weft_rt *rt, int32_t call)
     return rt->calls && !(rt->calls >> call & 1);
 }
 
-/* What is done at a place; an instruction needs all of its expansion. */
-static bool is_place_left_out(const struct weft_recording *r, int place)
-{
-    return r->left_out && r->n_marks == 0 && r->left_out[place];
-}
-
 /* What passes from place to place, if both are. */
 static bool are_left_out(const struct weft_recording *r,
                          const struct weft_tile *a, const struct weft_tile *b)
 {
-    return is_place_left_out(r, weft_tile_place(a))
-        && is_place_left_out(r, weft_tile_place(b));
+    return weft_recording_leaves_out(r, weft_tile_place(a))
+        && weft_recording_leaves_out(r, weft_tile_place(b));
 }
 
 void weft_record_tile(struct weft_tile *tile, bool permanent)
@@ -73,11 +67,18 @@ void weft_rt_repeat(struct weft_rt *rt, int32_t n)
     rt->repeats = n;
 }
 
-/* After a task: it may stand for several. */
+/* How many a task stands for. */
+static int32_t n_repeats(const struct weft_rt *rt)
+{
+    return rt->repeats > 1 && rt->recording->n_marks == 0 ? rt->repeats : 1;
+}
+
+/* After a task. */
 static void repeat(const struct weft_rt *rt)
 {
-    if (rt->repeats > 1 && rt->recording->n_marks == 0)
-        weft_recording_repeat(rt->recording, rt->repeats);
+    int32_t n = n_repeats(rt);
+    if (n > 1)
+        weft_recording_repeat(rt->recording, n);
 }
 
 bool weft_gang_begin(struct weft_rt *rt, const char *op,
@@ -154,7 +155,7 @@ void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
                                    : 0;
     if (kind == WEFT_REC_COPY
             ? are_left_out(r, access[0].tile, access[1].tile)
-            : is_place_left_out(r, place))
+            : weft_recording_leaves_out(r, place))
         return;
     if (kind == WEFT_REC_COPY)
         who.device = -1;
@@ -166,10 +167,13 @@ void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
 }
 
 void weft_record_member(struct weft_rt *rt, const struct weft_where *where,
-                        int member, int n)
+                        int member, int n, const struct weft_work *work)
 {
-    if (rt->recording && !is_left_out(rt, where->call))
-        weft_recording_member(rt->recording, member, n);
+    if (!rt->recording || is_left_out(rt, where->call))
+        return;
+    const struct weft_rec_member_of of = {
+        member, n, weft_rt_place_of(rt, where->device), work, n_repeats(rt)};
+    weft_recording_member(rt->recording, &of);
 }
 
 struct weft_span *weft_record_span(const struct weft_rt *rt)

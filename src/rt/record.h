@@ -14,9 +14,9 @@ void weft_record_task(struct weft_rt *rt, enum weft_rec_kind kind,
                       const char *op, const struct weft_where *where,
                       const struct weft_access *access, int n_access,
                       const struct weft_work *work);
-/* The task that was inserted last is one of a gang's n. */
+/* It is one of a gang's n. */
 void weft_record_member(struct weft_rt *rt, const struct weft_where *where,
-                        int member, int n);
+                        int member, int n, const struct weft_work *work);
 /* Where it is noted when the last one ran; NULL: nowhere. */
 struct weft_span *weft_record_span(const struct weft_rt *rt);
 /* A message from src to dst, one of which may be another rank's. */

@@ -16,6 +16,7 @@ check_PROGRAMS += %D%/test_losses
 check_PROGRAMS += %D%/test_work
 %C%_test_work_LDADD = $(graphs_libs)
 %C%_test_work_SOURCES = %D%/test_work.c
+%C%_test_work_CPPFLAGS = $(STARPU_CPPFLAGS)
 gpus_headers = %D%/gpus_fixture.h %D%/task_fixture.h \
 	tests/cuda/card_orders.h
 if WEFT_HAVE_CUDA

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work of a layer's parts: passes over its rows, and operations of products
  * against those of matrices one by one. */
+#include <math.h>
+
+#include "codelets/gang.h"
+#include "codelets/generation.h"
 #include "codelets/parts.h"
 #include "codelets/work.h"
 #include "harness.h"
@@ -98,5 +102,59 @@ static void test_steps(void)
     CHECK_INT(work.n_passes, LAYERS);
 }
 
+/* What each of three members that have 1, 2 and 1 of four blocks reads of the
+ * others, in stages of two layers: roots of two sums of each, of which the
+ * second member has two (blocks 1 and 2 are no half of the tree), tokens' rows
+ * from whoever has them, and the first one all other columns of the logits. From
+ * 160 rows on each adds a third of the rows, and copies the rest. */
+enum { COLUMNS = 4 * 64 };
+
+static void exchange_of(int32_t n_rows, bool shared)
+{
+    static const struct weft_range range[] = {{0, 1}, {1, 2}, {3, 1}};
+    static const int32_t n_roots[] = {1, 2, 1};
+    const struct weft_work_rows rows = {.n_rows = n_rows, .n_targets = 7};
+    for (int32_t stage = 0; stage < 3; stage++)
+        for (int32_t k = 0; k < 3; k++) {
+            struct weft_gang_ranges members = {
+                3,
+                {range[0], range[1], range[2]},
+                {2 * stage, 2 * stage + 2, stage == 0, stage == 2}};
+            struct weft_work work = {.received = 0};
+            double want = 0, each = n_rows / 3.0;
+            int32_t sums = 0;
+            for (int32_t sum = 0; sum < 4; sum++) {
+                for (int32_t i = 0; i < 3; i++)
+                    want += i == k ? 0
+                          : shared ? (n_roots[i] * each + each) * H
+                                   : n_roots[i] * n_rows * H;
+                sums += shared ? 2 : 1;
+            }
+            for (int32_t i = 0; i < 3; i++) {
+                want += stage == 0 && i != k ? each * H : 0;
+                want += stage == 2 && k == 0 && i != k
+                          ? 7 * range[i].n * COLUMNS / 4
+                          : 0;
+            }
+            weft_gen_exchange_work(&shape, &members, k, &rows, &work);
+            CHECK(fabs(work.received - 4 * want) < 1e-6 * want);
+            CHECK_INT(work.n_received, sums + (stage != 1));
+        }
+}
+
+static void test_exchange(void)
+{
+    struct weft_err err;
+    open_shape();
+    shape.intermediate = 4 * 64;
+    shape.vocab = COLUMNS;
+    REQUIRE_OK(weft_shape_partition(&shape, 4, &err), err);
+    exchange_of(1, false);
+    exchange_of(159, false);
+    exchange_of(160, true);
+    exchange_of(1000, true);
+}
+
 WEFT_TESTS("codelets/work", {"test_layer", test_layer},
-           {"test_head", test_head}, {"test_steps", test_steps})
+           {"test_head", test_head}, {"test_steps", test_steps},
+           {"test_exchange", test_exchange})

@@ -26,6 +26,7 @@ static const struct prompts mixed = {{1, 20, 39, 58}, {0, 1, 2, 3}},
                             alike = {{70, 70, 70, 70}, {0, 0, 0, 0}},
                             shortest = {{1, 1, 1, 1}, {0, 1, 2, 3}};
 static const struct prompts *prompts = &mixed;
+static int32_t most_prefill = MOST_PREFILL;
 static int32_t tp = 1;           /* of instances on GPUs */
 static bool has_one_temperature; /* all steps are the same graph's */
 static bool ends_short;          /* the last chunk has fewer steps */
@@ -134,7 +135,7 @@ static inline void open_instance(int32_t device, int32_t pp,
         &f.model.shape, device, 1, device < weft_rt_n_gpus(rt) ? tp : 1, pp);
     struct weft_err err;
     REQUIRE_OK(weft_g_generate_init(&f.model, &layout, 1, SLOTS, MAX_TOTAL,
-                                    MOST_PREFILL, kv_blocks, gen, &err),
+                                    most_prefill, kv_blocks, gen, &err),
                err);
     weft_g_layout_release(&layout);
     spoil_caches(gen);

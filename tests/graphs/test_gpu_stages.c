@@ -109,6 +109,23 @@ static void all_prompts(int32_t with_tp, int32_t pp)
     close_model();
 }
 
+/* Enough rows in a step for each member to add a part of them: the last of four
+ * members has one row less, of three one has two roots. */
+static void shared_sums(int32_t with_tp, int32_t prefill_tokens)
+{
+    static const struct prompts texts = {{61, 62, 60, 1}, {0, 20, 40, 120}};
+    struct weft_gen_args args = generation;
+    if (!are_there(with_tp))
+        return;
+    args.prefill_tokens = most_prefill = prefill_tokens;
+    prompts = &texts;
+    open_model(0, with_tp, 1);
+    both(1, 0, false, &args);
+    close_model();
+    prompts = &mixed;
+    most_prefill = MOST_PREFILL;
+}
+
 static bool has_gpus_bits(void)
 {
     if (weft_k_isa() != WEFT_ISA_C)
@@ -137,6 +154,8 @@ static void test_groups(void)
     each_card_order(two_of_two);
     once(3, 1, 1);
     once(4, 1, 1);
+    shared_sums(4, 83);
+    shared_sums(3, 184);
     all_prompts(2, 1);
 }
 

@@ -399,7 +399,9 @@ static void test_gang_without_copies(void)
                                    .n_steps = 2,
                                    .n_layers = 3,
                                    .n_rows = 34,
-                                   .flop = 1e9};
+                                   .flop = 1e9,
+                                   .received = 12 * 17 * 8 * 4,
+                                   .n_received = 12};
     struct weft_costs *costs = costs_of_places();
     double alone = 20e-6 + 6 * 7e-6 + 1e9 / (10e12 * 0.18);
     double sums = 12 * (2e-6 + 17 * 8 * 4 / 200e9);
@@ -408,10 +410,14 @@ static void test_gang_without_copies(void)
         for (int32_t k = 0; k < 2; k++) {
             if (at == 2)
                 weft_recording_gang(
-                    &r, &(struct weft_rec_gang){.task = k, .n_expanded = 2});
+                    &r, &(struct weft_rec_gang){.task = k,
+                                                .n_expanded = 2,
+                                                .received_bytes = 12 * 544,
+                                                .n_received = 12});
             task(WEFT_REC_TASK, at > 0 ? 2 + k : 2, &work);
             if (at < 2)
-                weft_recording_member(&r, k, 2);
+                weft_recording_member(
+                    &r, &(struct weft_rec_member_of){k, 2, 0, &work, 1});
             r.task[k].gang = k;
             r.task[k].member = (uint8_t) k;
             r.task[k].n_members = 2;

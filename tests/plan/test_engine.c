@@ -313,7 +313,7 @@ static void test_gang(void)
     int64_t before = task(0, 0, 1, 1), gang = r.n_tasks;
     for (int i = 0; i < 2; i++) {
         task(i, 0, 0, 2 + i);
-        weft_recording_member(&r, i, 2);
+        member(i, 2);
     }
     int64_t after = task(0, 0, 0, 1);
     struct weft_engine *e = play(&own);
@@ -385,7 +385,7 @@ static void test_grows(void)
     task(0, 41, 0, 1);
     weft_recording_access(&r, y, WRITE);
     task(0, 42, 0, 1);
-    weft_recording_member(&r, 0, 2); /* the other does not come */
+    member(0, 2); /* the other does not come */
     REQUIRE_OK(weft_engine_extend(e, &err), err);
     CHECK_FAILS(weft_engine_run(e, &err), WEFT_EINVAL, err,
                 "task 42 (task, device 0) never begins: its turn never "

@@ -87,7 +87,7 @@ static void make_task(struct world *w)
             where.device = -1;
         weft_recording_task(&r, WEFT_REC_TASK, "task", &where, place);
         if (n > 1)
-            weft_recording_member(&r, i, n);
+            member(i, n);
         seconds_of[r.n_tasks - 1] = draw_s();
         use_some(w, place);
     }

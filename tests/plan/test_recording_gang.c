@@ -329,7 +329,46 @@ static void test_again(void)
     weft_recording_release(&again);
 }
 
+/* Three members that read 10 and 20 bytes and so on of one another, in steps of
+ * which a task stands for 5; those at places that are left out, each in turn,
+ * are none. */
+static void test_left_out(void)
+{
+    for (int out = -1; out < 3; out++) {
+        const bool left_out[3] = {out == 0, out == 1, out == 2};
+        weft_recording_init(&r);
+        r.left_out = out >= 0 ? left_out : NULL;
+        for (int before = 0; before < 2; before++) {
+            for (int k = 0; k < 3; k++) {
+                const struct weft_work work = {.received = 10 + 10 * k,
+                                               .n_received = 4};
+                const struct weft_rec_member_of of = {k, 3, k, &work, 5};
+                if (k != out)
+                    task("step", k, 0);
+                weft_recording_member(&r, &of);
+            }
+        }
+        CHECK_INT(r.n_tasks, out < 0 ? 6 : 4);
+        CHECK_INT(r.n_gangs, r.n_tasks);
+        for (int64_t i = 0; i < r.n_tasks; i++) {
+            const struct weft_rec_task *t = &r.task[i];
+            const struct weft_rec_gang *gang = weft_recording_gang_of(&r, i);
+            int32_t n = out < 0 ? 3 : 2;
+            REQUIRE(gang != NULL);
+            CHECK_INT(gang->task, i);
+            CHECK_INT(t->n_members, n);
+            CHECK_INT(t->member, i % n);
+            CHECK_INT(gang->n_left_out, 3 - n);
+            CHECK(out < 0 || gang->left_out_place == out);
+            CHECK_INT(gang->received_bytes, 5 * (10 + 10 * t->device));
+            CHECK_INT(gang->n_received, 4 * 2 * 5);
+            CHECK_INT(gang->n_expanded, 1);
+        }
+        weft_recording_release(&r);
+    }
+}
+
 WEFT_TESTS("plan/recording_gang", {"test_members", test_members},
            {"test_within", test_within}, {"test_apart", test_apart},
            {"test_micro_batches", test_micro_batches},
-           {"test_again", test_again})
+           {"test_again", test_again}, {"test_left_out", test_left_out})

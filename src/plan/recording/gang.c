@@ -213,20 +213,46 @@ static int32_t keep_temps(struct weft_recording *r,
     return (int32_t) r->n_temps++;
 }
 
-void weft_recording_member(struct weft_recording *r, int32_t member,
-                           int32_t n)
+/* Of the last task; its gang has n recorded so far. */
+static void begin_member(struct weft_recording *r, int32_t n,
+                         const struct weft_rec_member_of *of)
 {
     const struct weft_rec_temps none = {.message = {0}};
-    weft_assert(n <= WEFT_REC_MEMBERS);
-    if (r->full)
-        return;
+    struct weft_rec_task *t = &r->task[r->n_tasks - 1];
     struct weft_rec_gang gang = {.n_expanded = 1,
                                  .task = (int32_t) r->n_tasks - 1,
                                  .temps = keep_temps(r, &none)};
+    if (of->work) {
+        gang.received_bytes = (int64_t) (of->work->received * of->times);
+        gang.n_received = of->work->n_received * (of->n - 1) * of->times;
+    }
     weft_recording_gang(r, &gang);
-    r->task[gang.task].member = (uint8_t) member;
-    r->task[gang.task].n_members = (uint8_t) n;
-    r->task[gang.task].gang = (int32_t) r->n_gangs - 1;
+    t->member = (uint8_t) n;
+    t->n_members = (uint8_t) of->n;
+    t->gang = (int32_t) r->n_gangs - 1;
+}
+
+void weft_recording_member(struct weft_recording *r,
+                           const struct weft_rec_member_of *of)
+{
+    weft_assert(of->n <= WEFT_REC_MEMBERS);
+    if (r->full)
+        return;
+    if (of->member == 0)
+        r->n_left_out = 0;
+    int32_t n = of->member - r->n_left_out;
+    if (weft_recording_leaves_out(r, of->place)) {
+        r->n_left_out++;
+        r->left_out_place = of->place;
+    } else {
+        begin_member(r, n++, of);
+    }
+    for (int32_t i = 1; i <= n && of->member == of->n - 1 && n < of->n; i++) {
+        struct weft_rec_gang *gang = &r->gang[r->n_gangs - i];
+        r->task[gang->task].n_members = (uint8_t) n;
+        gang->n_left_out = r->n_left_out;
+        gang->left_out_place = r->left_out_place;
+    }
 }
 
 static void add_outside(struct fold *f, struct weft_rec_one *m,
@@ -334,11 +360,10 @@ static void take_back(struct fold *f)
     r->n_gangs = f->from.gang;
 }
 
-/* An instruction within another needs all its members. */
 static bool is_left_out(const struct weft_recording *r,
                         const struct weft_rec_one *m)
 {
-    return r->left_out && r->n_marks == 0 && r->left_out[m->place];
+    return weft_recording_leaves_out(r, m->place);
 }
 
 /* Adds the task of member k, number `member` of n that are recorded. */
