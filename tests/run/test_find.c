@@ -8,6 +8,7 @@
 #include "find_fixture.h"
 
 #include "fuse/fuse.h"
+#include "plan/strategy.h"
 #include "run/predict/pricer_inside.h"
 
 /* ---- Brute force -------------------------------------------------------- */
@@ -252,10 +253,28 @@ static int32_t n_faster(struct finding *f, const struct weft_found *found)
     return n;
 }
 
+/* Of the plans that systems known by name have: how many fit. */
+static int32_t n_named_that_fit(const struct finding *f)
+{
+    const char *name;
+    int32_t n = 0;
+    for (int32_t i = 0; (name = weft_strategy_name(i, NULL)) != NULL; i++) {
+        struct weft_plan plan;
+        if (weft_strategy_is_divided(name)
+            || weft_plan_strategy(name, &f->needs.plan, &plan, &err) != 0)
+            continue;
+        n += weft_plan_check(&plan, &f->needs.plan, &err) == 0
+          && can_take(f, &plan) <= (double) f->needs.plan.device_bytes;
+        weft_plan_release(&plan);
+    }
+    return n;
+}
+
 /* With less and less memory, each time too little for the plan that was found
  * before: what is taken fits in any order of its tasks, and is the fastest of
- * the finalists that do, also where faster ones do not. Where no plan does, a
- * sentence says how much of which device is lacking, and of what most is. */
+ * the finalists that do, also where faster ones do not. Where no plan does, nor
+ * does one with a name, and a sentence says how much of which device is
+ * lacking, and of what most is. */
 static void test_memory(void)
 {
     static const char *const word[] = {"runtime.place=device", NULL};
@@ -287,6 +306,7 @@ static void test_memory(void)
     CHECK(strstr(err.text, "no plan fits: ") == err.text);
     CHECK(strstr(err.text, " GiB of device ") && strstr(err.text, says)
           && strstr(err.text, " GiB, is "));
+    CHECK_INT(n_named_that_fit(&f), 0);
     close_finding(&f);
 }
 
