@@ -86,8 +86,7 @@ static inline int64_t task(int32_t device, int64_t position, int priority,
 /* That is member i of n, which run together. */
 static inline void member(int32_t i, int32_t n)
 {
-    weft_recording_member(
-        &r, &(struct weft_rec_member_of){i, n, i, NULL, 1});
+    weft_recording_member(&r, &(struct weft_rec_member_of){i, n, i, NULL, 1});
 }
 
 static inline int64_t send(int32_t src, int32_t dst, int32_t link,
