@@ -204,12 +204,13 @@ struct weft_task {
     struct weft_team *team;       /* NULL: none */
     struct weft_moments *moments; /* NULL: they are not noted */
     struct weft_span *span;       /* in the options' list; NULL: none */
-    double inserted_us,
-        start_us; /* start: of the body; since weft_rt_start */
-    int64_t
-        move; /* its number, if it moves; 0: it does not, or is not noted */
-    int32_t first_wait, n_waits; /* moves that it waits for (moves.h) */
-    int64_t on_stream;           /* weft_card_begin(), if it is under way */
+    double inserted_us;           /* as the next, since weft_rt_start() */
+    double start_us;              /* of the body */
+    /* moves.h: its number, if it moves (0: it does not, or is not noted), and
+     * moves that it waits for */
+    int64_t move;
+    int32_t first_wait, n_waits;
+    int64_t on_stream; /* weft_card_begin(), if it is under way */
     /* of who copies: accesses that are missing */
     struct weft_copier *copier;
     atomic_int n_missing;
