@@ -449,8 +449,8 @@ static void test_prices_staged(void)
     deep_close(&d);
 }
 
-/* Where training has one stage on several nodes, its replicas wait for one
- * another's links: by which of them holds which part of each layer. */
+/* Where replicas of a stage are on several nodes, they wait for one another's
+ * links in training: by which of them holds which part of each layer. */
 static void test_prices_exchanged(void)
 {
     static const struct weft_call_plan row[] = {
@@ -464,7 +464,13 @@ static void test_prices_exchanged(void)
         {{0, 8, 0, 2}, .dp = 8, .tp = 2, .pp = 1, .zero = 1},
         {{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1, .zero = 2},
         {{0, 16, 0, 2}, .dp = 16, .tp = 2, .pp = 1, .zero = 1},
-        {{0, 16, 0, 2}, .dp = 16, .tp = 2, .pp = 1, .zero = 2}};
+        {{0, 16, 0, 2}, .dp = 16, .tp = 2, .pp = 1, .zero = 2},
+        {{0, 8, 0, 2}, .dp = 8, .tp = 1, .pp = 2},
+        {{0, 8, 0, 2}, .dp = 8, .tp = 1, .pp = 2, .zero = 1},
+        {{0, 8, 0, 2}, .dp = 8, .tp = 1, .pp = 2, .zero = 2},
+        {{0, 8, 0, 2}, .dp = 8, .tp = 1, .pp = 2, .zero = 3},
+        {{0, 16, 0, 2}, .dp = 8, .tp = 2, .pp = 2, .zero = 1},
+        {{0, 16, 0, 2}, .dp = 8, .tp = 1, .pp = 4, .zero = 1}};
     struct deep d;
     double most = 0;
     deep_open(&d, 24, "rollout.prompts=64", "rollout.max_new_tokens=12", 2);

@@ -7,8 +7,9 @@
 #include "plan/shares.h"
 #include "run/predict/pricer_inside.h"
 
-/* Replicas that train of which none is left out. */
-enum { FEW_REPLICAS = 16 };
+/* Replicas that train of which none is left out; of one of several stages,
+ * those for which recorded layers stand that are few, too. */
+enum { FEW_REPLICAS = 16, FEW_OF_STAGE = 4 };
 
 /* ---- Sizes -------------------------------------------------------------- */
 
@@ -35,14 +36,16 @@ static double stage_layers(const struct weft_shape *whole, int32_t n_layers,
     return most;
 }
 
-/* Whether replicas on several nodes exchange all gradients of a model, without
- * stages. Who waits for which link depends there on who holds which part of
- * each layer. */
+/* Whether replicas on several nodes exchange gradients of a stage. Who waits for
+ * which link depends there on who holds which part of each layer. Of several
+ * stages with a few replicas each, prices are near without, and take less time
+ * to make (doc/strategies.md). */
 static bool exchanges(const struct weft_pricer *p, int32_t call,
                       const struct weft_call_plan *at)
 {
-    return weft_flow_trains(p->needs->flow, call) && at->pp == 1
-        && at->mesh.n_nodes > 1;
+    int32_t few = at->pp > 1 ? FEW_OF_STAGE : 1;
+    return weft_flow_trains(p->needs->flow, call) && at->dp > few
+        && at->dp * at->tp > at->mesh.n_devices;
 }
 
 /* Of inference and training, how many layers of each stage are recorded that
@@ -50,12 +53,12 @@ static bool exchanges(const struct weft_pricer *p, int32_t call,
  * wait for what is sent and gathered of single layers, so that more of them are
  * needed. Optimizer states that come from the host are there by the layer. */
 static int32_t standing(const struct weft_pricer *p, int32_t call,
-                        const struct weft_call_plan *at)
+                        const struct weft_call_plan *at,
+                        const struct weft_price_sizes *z)
 {
     const struct weft_dataflow *flow = p->needs->flow;
     bool trains = weft_flow_trains(flow, call);
-    if (p->whole || p->options->costs || at->offload
-        || exchanges(p, call, at))
+    if (p->whole || p->options->costs || at->offload || z->exchanges)
         return 0;
     if (!trains)
         return flow->call[call].kind == WEFT_INFER;
@@ -73,21 +76,21 @@ static int32_t standing(const struct weft_pricer *p, int32_t call,
  * what is exchanged of the two is hidden behind several layers, and what is
  * gathered ahead alternates between two. A model that is no larger than both
  * recorded ones together is recorded itself, and so is one whose replicas on
- * several nodes exchange its gradients. */
+ * several nodes exchange gradients of a stage. */
 static void set_layers(const struct weft_pricer *p, int32_t call,
                        const struct weft_call_plan *at,
                        struct weft_price_sizes *z)
 {
     const struct weft_dataflow *flow = p->needs->flow;
     const struct weft_shape *own = p->needs->shape[flow->call[call].role];
-    int32_t *end = z->end[WEFT_PRICE_LAYERS], few = standing(p, call, at);
+    int32_t *end = z->end[WEFT_PRICE_LAYERS], few = standing(p, call, at, z);
     z->stands = few > 0;
     if (z->stands) {
         end[0] = end[1] = few;
         return;
     }
     bool gathers = at->zero >= 2 && at->pp == 1;
-    bool sums = weft_flow_trains(flow, call) && at->dp > 1 && at->pp == 1;
+    bool sums = weft_flow_trains(flow, call) && at->dp > 1;
     int32_t least = 1, more = gathers || sums ? 2 : 1;
     if (gathers)
         least = 5;
@@ -99,7 +102,7 @@ static void set_layers(const struct weft_pricer *p, int32_t call,
     end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
     int64_t both = (int64_t) weft_price_layers(own, at->pp, least)
                  + weft_price_layers(own, at->pp, least + more);
-    if (both < own->n_layers && !p->whole && !exchanges(p, call, at)) {
+    if (both < own->n_layers && !p->whole && !z->exchanges) {
         end[0] = least;
         end[1] = least + more;
     }
@@ -121,20 +124,22 @@ static bool are_apart(const struct weft_pricer *p)
  * between replicas while layers are computed (ZeRO 2 and 3), members receive
  * them meanwhile, and the group waits for that: there one of the others is
  * needed, too, and all where each layer is gathered from other nodes. So are
- * all replicas there, and with one stage: they wait for one another's messages.
+ * all replicas there, with one stage, and where those of a stage are on several
+ * nodes: they wait for one another's messages.
  * Else two of them are enough, which exchange gradients at the end of a step:
  * what comes from others is there then (plan/recording.h). */
 struct weft_price_few weft_price_few(const struct weft_pricer *p,
                                      int32_t call,
-                                     const struct weft_call_plan *at)
+                                     const struct weft_call_plan *at,
+                                     const struct weft_price_sizes *z)
 {
     struct weft_price_few few = {at->tp, at->dp};
     if (p->whole || !p->options->gangs || !are_apart(p)
         || at->tp > at->mesh.n_devices)
         return few;
-    if (at->zero < 3 || !exchanges(p, call, at))
+    if (at->zero < 3 || !z->exchanges)
         few.members = weft_min32(at->tp, at->zero >= 2 ? 2 : 1);
-    if (p->samples[call].alike && at->pp > 1 && at->zero < 2)
+    if (p->samples[call].alike && at->pp > 1 && at->zero < 2 && !z->exchanges)
         few.replicas = weft_min32(at->dp, 2);
     return few;
 }
@@ -142,11 +147,11 @@ struct weft_price_few weft_price_few(const struct weft_pricer *p,
 /* Steps of the optimizer that are recorded. Where sums of gradients are sent
  * back to all replicas, steps that overlap take more and less time by turns. */
 static int32_t steps_of(const struct weft_pricer *p, int32_t call,
-                        const struct weft_call_plan *at)
+                        const struct weft_call_plan *at, bool all_layers)
 {
     int32_t all = p->t->settings.mini_batches;
     int32_t few = !weft_flow_trains(p->needs->flow, call) ? 1
-                : at->zero == 0 && exchanges(p, call, at) ? 4
+                : at->zero == 0 && all_layers             ? 4
                                                           : 2;
     return p->whole ? all : weft_min32(few, all);
 }
@@ -157,8 +162,10 @@ void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
 {
     bool trains = weft_flow_trains(p->needs->flow, call);
     int32_t of_node = at->mesh.n_devices, replicas = at->dp * at->tp;
+    bool all_layers = exchanges(p, call, at);
     *z = (struct weft_price_sizes){.trains = trains,
-                                   .steps = steps_of(p, call, at),
+                                   .exchanges = all_layers,
+                                   .steps = steps_of(p, call, at, all_layers),
                                    .alone = !p->whole && !trains
                                          && are_apart(p)};
     set_layers(p, call, at, z);

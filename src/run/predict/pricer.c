@@ -103,12 +103,11 @@ static void set_shares(const struct weft_pricer *p, struct weft_trainer *t)
  * sums of gradients behind layers, and where weights come from the host, tiles
  * are the pieces in which they pass. */
 static void join_blocks(const struct weft_pricer *p,
-                        const struct weft_call_plan *at, bool trains,
+                        const struct weft_call_plan *at, bool exchanges,
                         struct weft_shape *s)
 {
-    bool hides = trains && at->pp == 1 && at->dp > 1 && at->mesh.n_nodes > 1;
     bool apart = s->n_kv_heads % s->n_blocks == 0;
-    if (!p->options->costs && apart && !hides && !at->offload
+    if (!p->options->costs && apart && !exchanges && !at->offload
         && s->n_blocks % at->tp == 0)
         (void) weft_shape_partition(s, at->tp, NULL);
 }
@@ -132,7 +131,7 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
         s->n_layers = weft_price_layers(
             s, at.pp, weft_price_end(z, WEFT_PRICE_LAYERS, corner));
         if (!p->whole)
-            join_blocks(p, whole, z->trains, s);
+            join_blocks(p, whole, z->exchanges, s);
     }
     if (p->whole) {
         set_shares(p, t);
@@ -233,7 +232,7 @@ static int record_smaller(const struct weft_pricer *p, int32_t call,
     struct weft_g_layout *layout = &t->layout[call];
     struct weft_simulation s;
     const struct weft_call_plan *at = &layout->plan;
-    const struct weft_price_few few = weft_price_few(p, call, at);
+    const struct weft_price_few few = weft_price_few(p, call, at, z);
     int32_t *times = NULL;
     bool *left_out = NULL;
     one.iterations = 1;

@@ -39,6 +39,9 @@ struct weft_price_sizes {
     bool trains;
     bool alone;  /* one replica is enough: no other makes it slower */
     bool stands; /* a recorded layer stands for several (pricer.c) */
+    /* replicas of a stage exchange gradients between nodes, for which all
+     * layers are needed */
+    bool exchanges;
 };
 
 void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
@@ -58,13 +61,14 @@ double weft_price_share(const struct weft_pricer *p, int32_t call,
                         bool time);
 /* Which members of a call's tp groups, and which of its replicas, are recorded:
  * the first ones. If devices share nothing, the others do the same at the same
- * time. at: the layout of what is recorded. */
+ * time. at, z: the layout of what is recorded, sizes of the whole one. */
 struct weft_price_few {
     int32_t members, replicas;
 };
 struct weft_price_few weft_price_few(const struct weft_pricer *p,
                                      int32_t call,
-                                     const struct weft_call_plan *at);
+                                     const struct weft_call_plan *at,
+                                     const struct weft_price_sizes *z);
 /* Layers of a recorded model. */
 WEFT_INLINE int32_t weft_price_layers(const struct weft_shape *shape,
                                       int32_t pp, int32_t of_stage)
