@@ -96,8 +96,9 @@ static void set_large(const struct weft_finding *f,
                       const struct weft_option *o, struct weft_candidate *c)
 {
     double has = (double) f->needs->device_bytes;
+    c->needs = o->held + o->active;
     c->large = o->held > has;
-    c->lost = o->held + o->active > has;
+    c->lost = c->needs > has;
 }
 
 /* Prices a layout, which then is a variant of its call, unless that takes too
@@ -275,23 +276,36 @@ static double share_of(const struct weft_finding *f)
     return (double) f->needs->device_bytes / n;
 }
 
-/* Whether a layout's weights, gradients and optimizer state are no more. */
+/* Layers of the largest stage. */
+static int32_t largest_stage(const struct weft_shape *s, int32_t pp)
+{
+    int32_t first[WEFT_MAX_STAGES + 1], most = 0;
+    weft_plan_stages(s, pp, first);
+    for (int32_t i = 0; i < pp; i++)
+        most = weft_max32(most, first[i + 1] - first[i]);
+    return most;
+}
+
+/* Whether a layout's weights, gradients and optimizer state are no more than so
+ * many bytes of a device. */
 static bool is_slim(const struct weft_finding *f, int32_t call,
-                    const struct weft_call_plan *at)
+                    const struct weft_call_plan *at, double bytes)
 {
     const struct weft_shape *s =
         f->needs->shape[f->needs->flow->call[call].role];
-    double n = (double) weft_shape_n_params(s) / at->tp / at->pp;
+    struct weft_shape stage = *s;
+    stage.n_layers = largest_stage(s, at->pp);
+    double n = (double) weft_shape_n_params(&stage) / at->tp;
     double each = (double) weft_dtype_bytes(s->dtype);
     if (weft_flow_trains(f->needs->flow, call))
         each += 4 + 12.0 / (at->zero > 0 ? at->dp : 1);
-    return n * each <= share_of(f);
+    return n * each <= bytes;
 }
 
 /* The open layout of a call that can be in the shortest plan; size: on meshes
- * of so many devices, 0: on all; slim: of those alone. */
+ * of so many devices, 0: on all; slim: of those that are with so many bytes. */
 static struct weft_candidate *best_of(struct weft_finding *f, int32_t call,
-                                      int32_t size, bool slim)
+                                      int32_t size, double slim)
 {
     struct weft_candidates *list = &f->candidates[call];
     struct weft_candidate *best = NULL;
@@ -299,7 +313,7 @@ static struct weft_candidate *best_of(struct weft_finding *f, int32_t call,
         struct weft_candidate *c = &list->at[k];
         if (!c->closed && (size == 0 || weft_mesh_size(&c->plan.mesh) == size)
             && (!best || c->bound < best->bound)
-            && (!slim || is_slim(f, call, &c->plan)))
+            && is_slim(f, call, &c->plan, slim))
             best = c;
     }
     return best;
@@ -321,16 +335,22 @@ static int32_t n_fitting(const struct weft_finding *f, int32_t call)
 }
 
 /* A layout of each call with which all fit together: where time is up before
- * more are priced, there is a plan. */
+ * more are priced, there is a plan. Where one needs too much with what it has
+ * beside weights and the like, as activations, the next has so much less of
+ * these. */
 static int probe_slim(struct weft_finding *f, struct weft_err *err)
 {
     int rc = 0;
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
         struct weft_candidate *at;
-        for (int k = 0; k < TRIES && n_within(f, c, share_of(f)) == 0 && !rc
-                        && !f->stopped && (at = best_of(f, c, 0, true));
-             k++)
+        double share = share_of(f), slim = share;
+        for (int k = 0; k < TRIES && n_within(f, c, share) == 0 && !rc
+                        && !f->stopped && (at = best_of(f, c, 0, slim));
+             k++) {
             rc = price(f, c, at, err);
+            if (at->needs > share)
+                slim *= share / at->needs;
+        }
     }
     return rc;
 }
@@ -345,7 +365,7 @@ static int probe(struct weft_finding *f, struct weft_err *err)
             struct weft_candidate *at;
             for (int k = 0;
                  k < TRIES && n_fitting(f, c) < want && !rc && !f->stopped
-                 && (at = best_of(f, c, size, false));
+                 && (at = best_of(f, c, size, INFINITY));
                  k++)
                 rc = price(f, c, at, err);
         }
@@ -379,8 +399,8 @@ static int price_batch(struct weft_finding *f, int32_t n,
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
         int64_t part = weft_ceil_div((int64_t) n_open(f, c) * n, all);
         struct weft_candidate *at;
-        for (;
-             part > 0 && !rc && !f->stopped && (at = best_of(f, c, 0, false));
+        for (; part > 0 && !rc && !f->stopped
+               && (at = best_of(f, c, 0, INFINITY));
              part--)
             rc = price(f, c, at, err);
     }

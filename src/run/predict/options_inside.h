@@ -16,6 +16,7 @@
 struct weft_candidate {
     struct weft_call_plan plan; /* from node 0, device 0 on */
     struct weft_least least;
+    double needs; /* priced: bytes of a device; 0: not known */
     double bound; /* no plan with it has a shorter period; 0: not known yet */
     bool closed;  /* it has been priced or is left out */
     bool large;   /* priced, and what it holds exceeds a device */
