@@ -18,8 +18,8 @@
 #include "base/str.h"
 
 /* Parses n bytes; any JSON value may be at the top. `name` names them in
- * messages. Integers beyond 64 bits become reals, no
- * others do. Free with json_decref().
+ * messages. Integers beyond 64 bits become reals, no others do. Free with
+ * json_decref().
  * Errors: WEFT_EFORMAT, WEFT_ENOMEM. */
 int weft_json_parse(const char *text, size_t n, const char *name,
                     json_t **out, struct weft_err *err);
