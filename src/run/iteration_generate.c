@@ -211,9 +211,10 @@ static void begin_behind(const struct weft_iteration_set *s)
     if (s->p->stale || s->p->as_completed || t->plan.intra_stage_fusion)
         return;
     for (int32_t c = 1; c < t->flow.n_calls; c++) {
+        if (!weft_flow_trains(&t->flow, c) || !weft_run_inserts(t, c))
+            continue;
         const struct weft_g_model *m = &t->model[t->flow.call[c].role].tiles;
-        if (weft_flow_trains(&t->flow, c) && weft_run_inserts(t, c)
-            && m != gen->model && moves(t, c))
+        if (m != gen->model && moves(t, c))
             weft_g_generate_behind(t->seq, gen, m, s->p->iteration);
     }
 }
