@@ -31,7 +31,7 @@ run_sources = \
 	%D%/predict/largest.c %D%/predict/largest.h \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
-	%D%/predict/find.c \
+	%D%/predict/find.c %D%/predict/find_inside.h %D%/predict/find_problems.c \
 	%D%/predict/options.c %D%/predict/options.h \
 	%D%/predict/options_fused.c \
 	%D%/predict/options_inside.h \

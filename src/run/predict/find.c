@@ -7,189 +7,9 @@
 #include <string.h>
 
 #include "job/plan_needs.h"
-#include "plan/shares.h"
-#include "run/predict/options_inside.h"
+#include "run/predict/find_inside.h"
 #include "run/predict/shortage.h"
 #include "run/trainer.h"
-
-/* ---- Problems ----------------------------------------------------------- */
-
-/* The calls with training apart, and with that fused; both once more, of plans
- * whose last samples move. Not all may be there. */
-enum { MOVED = 2, PROBLEMS = 4 };
-struct problems {
-    struct weft_search_problem p[PROBLEMS];
-    bool has[PROBLEMS];
-};
-
-void weft_finding_choose(const struct weft_finding *f,
-                         const struct weft_search_problem *p,
-                         const int32_t *choice, struct weft_plan *plan)
-{
-    bool fused = false;
-    for (int32_t i = 0; i < p->n_calls; i++)
-        fused = fused || p->call[i].two;
-    for (int32_t i = 0; i < p->n_calls; i++) {
-        const struct weft_option *o = &p->call[i].option[choice[i]];
-        plan->call[fused ? f->fused_call_of[i] : f->call_of[i]] = o->plan;
-        if (p->call[i].two)
-            plan->call[f->fused[1]] = o->with;
-    }
-    plan->intra_stage_fusion = fused;
-    plan->inter_stage_fusion = f->config->rollout.inter_stage_fusion;
-    if (f->needs->cluster)
-        weft_plan_share_by_speed(plan, f->needs, f->needs->cluster);
-}
-
-static int make_moved(struct weft_finding *f, struct problems *all,
-                      struct weft_err *err)
-{
-    struct weft_finding *m = f->moved;
-    int64_t options = 0;
-    if (!weft_finding_can_move(f))
-        return 0;
-    int rc = weft_finding_place(m, &all->p[MOVED], &options, err);
-    all->has[MOVED] = all->has[0];
-    all->has[MOVED + 1] = m->n_options[0] > 0;
-    if (!rc && all->has[MOVED + 1])
-        rc = weft_finding_fuse(m, &all->p[MOVED], &all->p[MOVED + 1], err);
-    return rc ? rc : weft_finding_prune(m, &all->p[MOVED], err);
-}
-
-static int make_problems(struct weft_finding *f, struct problems *all,
-                         struct weft_found *out, struct weft_err *err)
-{
-    bool fuses = weft_finding_fuses(f);
-    bool must = f->config->train.intra_stage_fusion;
-    *all = (struct problems){.has = {!must}};
-    int rc = fuses ? weft_finding_pair(f, err) : 0;
-    out->pairs = f->n_pairs;
-    if (!rc && weft_finding_moves(f))
-        rc = weft_finding_move(f, err);
-    if (!rc)
-        rc = weft_finding_place(f, &all->p[0], &out->options, err);
-    if (!rc && f->n_options[0] > 0)
-        rc = weft_finding_fuse(f, &all->p[0], &all->p[1], err);
-    all->has[1] = f->n_options[0] > 0;
-    if (!rc && must && !all->has[1])
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "train.intra_stage_fusion: no plan with pipelines "
-                          "to fuse takes less than training one model after "
-                          "another");
-    if (!rc)
-        rc = make_moved(f, all, err);
-    if (!rc && !must)
-        rc = weft_finding_prune(f, &all->p[0], err);
-    out->options += f->n_options[0];
-    for (int32_t k = 0; k < 2 && !rc; k++)
-        for (int32_t i = 0; all->has[k] && i < all->p[k].n_calls; i++)
-            if (k == 0 || all->p[k].call[i].two || !all->has[0])
-                out->needed += all->p[k].call[i].n_options;
-    return rc;
-}
-
-/* ---- Searching ---------------------------------------------------------- */
-
-/* The best of both, and a bound of both. */
-static void join(const struct weft_search_result r[2], const bool *has,
-                 struct weft_search_result *out, bool *fused_out)
-{
-    int better = !has[0]                ? 1
-               : !has[1]                ? 0
-               : r[1].fits != r[0].fits ? r[1].fits
-               : !r[0].fits             ? 0
-                            : r[1].value.period < r[0].value.period;
-    *out = r[better];
-    *fused_out = better;
-    out->n_finalists = 0;
-    for (int k = 0; k < 2; k++) {
-        if (!has[k] || k == better)
-            continue;
-        out->bound = fmin(out->bound, r[k].bound);
-        out->any_order = fmin(out->any_order, r[k].any_order);
-        out->evaluations += r[k].evaluations;
-        out->branches += r[k].branches;
-        out->stopped = out->stopped || r[k].stopped;
-    }
-}
-
-/* The best n finalists, half of them with fused training if there are as many,
- * the shortest first. */
-static void merge(const struct weft_search_result r[2], const bool *has,
-                  int32_t n, struct weft_found *out)
-{
-    int32_t of[2] = {has[0] ? r[0].n_finalists : 0,
-                     has[1] ? r[1].n_finalists : 0},
-            at[2] = {0, 0};
-    int32_t fused = weft_min32(of[1], n / 2);
-    of[0] = weft_min32(of[0], n - fused);
-    of[1] = weft_min32(of[1], n - of[0]);
-    while (at[0] < of[0] || at[1] < of[1]) {
-        const struct weft_search_finalist *a = &r[0].finalist[at[0]];
-        const struct weft_search_finalist *b = &r[1].finalist[at[1]];
-        int k = at[0] == of[0]
-             || (at[1] < of[1] && b->value.period < a->value.period);
-        out->fused[out->result.n_finalists] = k;
-        out->result.finalist[out->result.n_finalists++] = k ? *b : *a;
-        at[k]++;
-    }
-}
-
-/* Seconds that no plan takes less than, within the model, whose last samples
- * move, as far as that is less than what is known without. */
-static int search_moved(const struct weft_finding *f,
-                        const struct problems *all, struct weft_found *out,
-                        struct weft_err *err)
-{
-    struct weft_search_how how = f->find->how;
-    int rc = 0;
-    out->moved_bound = f->moved && !f->moved->stopped ? INFINITY : 0;
-    how.known = out->result.value.period;
-    how.evaluations /= 8;
-    for (int k = MOVED; k < PROBLEMS && !rc; k++) {
-        struct weft_search_result r;
-        struct weft_search *s = NULL;
-        if (!all->has[k] || !out->result.fits)
-            continue;
-        rc = weft_search_create(&all->p[k], &s, err);
-        if (!rc)
-            rc = weft_search_run(s, &how, &r, err);
-        weft_search_free(s);
-        if (!rc)
-            out->moved_bound = fmin(out->moved_bound, r.bound);
-    }
-    return rc;
-}
-
-static int search_both(const struct weft_finding *f,
-                       const struct problems *all, struct weft_found *out,
-                       struct weft_err *err)
-{
-    struct weft_search_result r[2];
-    int32_t n = f->find->finalists > 0 ? f->find->finalists
-                                       : WEFT_SEARCH_FINALISTS;
-    int rc = 0;
-    memset(r, 0, sizeof r);
-    for (int k = 0; k < 2 && !rc; k++) {
-        struct weft_search_how how = f->find->how;
-        struct weft_search *s = NULL;
-        if (!all->has[k])
-            continue;
-        if (k == 1 && r[0].fits) {
-            how.known = r[0].value.period;
-            how.evaluations /= 2;
-        }
-        rc = weft_search_create(&all->p[k], &s, err);
-        if (!rc)
-            rc = weft_search_run(s, &how, &r[k], err);
-        weft_search_free(s);
-    }
-    if (rc)
-        return rc;
-    join(r, all->has, &out->result, &out->fused[0]);
-    merge(r, all->has, n, out);
-    return search_moved(f, all, out, err);
-}
 
 /* ---- Simulations -------------------------------------------------------- */
 
@@ -237,7 +57,7 @@ struct played {
 
 struct ranking {
     struct weft_finding *f;
-    const struct problems *all;
+    const struct weft_find_problems *all;
     struct weft_plan *plan;
     struct weft_found *out;
     struct played played[2 * WEFT_SEARCH_FINALISTS];
@@ -529,7 +349,8 @@ static int take(struct ranking *r, struct weft_needed *least_out,
 
 /* Where no choice fits within the model, says what the one needs that exceeds
  * memory least. */
-static int refuse_choice(struct weft_finding *f, const struct problems *all,
+static int refuse_choice(struct weft_finding *f,
+                         const struct weft_find_problems *all,
                          const struct weft_found *found,
                          struct weft_plan *plan, struct weft_err *err)
 {
@@ -541,7 +362,8 @@ static int refuse_choice(struct weft_finding *f, const struct problems *all,
     return rc ? rc : refuse(f, &needed, err);
 }
 
-static int attempt(struct weft_finding *f, const struct problems *all,
+static int attempt(struct weft_finding *f,
+                   const struct weft_find_problems *all,
                    struct weft_plan *plan, struct weft_found *out,
                    struct weft_needed *least_out, struct weft_err *err)
 {
@@ -549,7 +371,7 @@ static int attempt(struct weft_finding *f, const struct problems *all,
     out->finalists = 0;
     memset(out->best_s, 0, sizeof out->best_s);
     out->bytes = all->p[0].device_bytes;
-    int rc = search_both(f, all, out, err);
+    int rc = weft_find_search(f, all, out, err);
     if (!rc && !out->result.fits)
         return refuse_choice(f, all, out, plan, err);
     if (!rc)
@@ -566,10 +388,10 @@ static int search(struct weft_finding *f, struct weft_plan *plan,
                   struct weft_found *out, struct weft_err *err)
 {
     enum { TIMES = 4 };
-    struct problems all;
+    struct weft_find_problems all;
     struct weft_needed needed;
     bool found = true;
-    int rc = make_problems(f, &all, out, err);
+    int rc = weft_find_make_problems(f, &all, out, err);
     if (!rc)
         rc = attempt(f, &all, plan, out, &needed, err);
     if (rc)
@@ -586,7 +408,7 @@ static int search(struct weft_finding *f, struct weft_plan *plan,
         struct weft_err ignored;
         if (!(excess < all.p[0].device_bytes))
             break;
-        for (int i = 0; i < PROBLEMS; i++)
+        for (int i = 0; i < WEFT_PROBLEMS; i++)
             all.p[i].device_bytes -= excess;
         weft_plan_begin(f->needs, &other);
         found = attempt(f, &all, &other, &next, &needed, &ignored) == 0;
