@@ -288,9 +288,11 @@ END {
     line(1, "#808080"); line(1.2, "#d0d0d0"); line(1 / 1.2, "#d0d0d0")
     for (i = 1; i <= NR; i++)
         dot(cp[i], cm[i], call[i] == "iteration")
-    printf "<text x=\"250\" y=\"492\" text-anchor=\"middle\">measured: " \
-        "%.3g to %.3g s; dark: iterations, light: calls; lines: equal, " \
-        "20 %% more, less</text>\n<text x=\"16\" y=\"250\" " \
+    printf "<text x=\"250\" y=\"476\" text-anchor=\"middle\">measured: " \
+        "%.3g to %.3g s</text>\n<text x=\"250\" y=\"493\" " \
+        "text-anchor=\"middle\" font-size=\"11\">dark: iterations, light: " \
+        "calls; lines: equal, 20 %% more, less</text>\n" \
+        "<text x=\"16\" y=\"250\" " \
         "transform=\"rotate(-90 16 250)\" text-anchor=\"middle\">predicted" \
         "</text>\n</svg>\n", exp(low), exp(high) >svg
 }' times

@@ -18,7 +18,7 @@ nobase_dist_doc_DATA += \
 	%D%/strategies.md
 pictures = blocks compared generation graph groups layer mesh moves papers schedule \
 	schedule_greedy schedule_measured schedule_planned simulate staleness \
-	timeline zero
+	timeline trust zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
 	%D%/pictures/timeline.yaml
