@@ -40,7 +40,7 @@ rollout:
   max_new_tokens: 512
   slots: 32
   ignore_eos: true
-  lengths: lognormal:${MEDIAN:-100}:${SIGMA:-0.8}
+  lengths: lognormal:${MEDIAN:-40}:${SIGMA:-1.2}
 ppo: {epochs: 1, mini_batches: 1}
 checkpoint: {every: 0}
 runtime: {overlap: false}
@@ -69,7 +69,7 @@ run() # on or off, pair, words...
 
 costs() # words...
 {
-    "$weft" profile --limit "${LIMIT:-20}" -o "$dir/costs.json" \
+    "$weft" profile --limit "${LIMIT:-40}" -o "$dir/costs.json" \
         "$dir/ppo.yaml" "layout=dp$instances" "runtime.devices=$instances" \
         "$@" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
     [ "$ranks" = 1 ] || on_ranks 2 "$weft" profile "$dir/ppo.yaml" "$@" \
@@ -95,7 +95,7 @@ row() # instances, processes, words...
             fi
         done
     done
-    awk -v what="$instances instances, $ranks processes" -v name="lognormal:${MEDIAN:-100}:${SIGMA:-0.8}" '
+    awk -v what="$instances instances, $ranks processes" -v name="lognormal:${MEDIAN:-40}:${SIGMA:-1.2}" '
 function median(x, n,    i, k, t)
 {
     for (i = 2; i <= n; i++)

@@ -349,7 +349,7 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
     out->when = (struct weft_migration_when){
         .share = when.share,
         .instances = when.instances,
-        .most_batch = most_batch(c),
+        .most_batch = when.most_batch > 0 ? when.most_batch : most_batch(c),
         .n_later = when.n_later,
         .cached_from = cached_from(gen, &c->costs)};
     memcpy(out->when.later, when.later, sizeof when.later);

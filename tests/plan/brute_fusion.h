@@ -158,10 +158,11 @@ static void start(struct world *w, const struct weft_overlap_job *job)
 
 /* Moves what is left to some of those that go on, of whom free[i] is -1; sets
  * it for who does so no more. */
-static int move(struct world *w, int instances, const int *stopped,
-                int free[8])
+static int move(struct world *w, int instances, int most_batch,
+                const int *stopped, int free[8])
 {
     const struct weft_overlap_job *job = w->job;
+    struct weft_migrate_costs costs = *job->costs;
     struct weft_migrate_left left[MOST];
     struct weft_err err;
     bool stays[8], among[8], reads[MOST], sent[MOST] = {false};
@@ -179,8 +180,9 @@ static int move(struct world *w, int instances, const int *stopped,
         }
     for (int i = 0; i < job->n_instances; i++)
         among[i] = free[i] < 0;
-    REQUIRE_OK(weft_migrate_decide(job->costs, job->n_instances, among, n,
-                                   left, instances, &d, &err),
+    costs.most_batch = most_batch > 0 ? most_batch : costs.most_batch;
+    REQUIRE_OK(weft_migrate_decide(&costs, job->n_instances, among, n, left,
+                                   instances, &d, &err),
                err);
     for (int i = 0; i < job->n_instances; i++) {
         if (d.n_stay && among[i] && !stays[i])
@@ -312,7 +314,7 @@ static int play(struct world *w, const struct weft_overlap_job *job,
             if (free[i] < 0)
                 stopped[i] = tick(w, i, stopped[i], at[k]);
         int m = move(w, k ? when->later[k - 1].instances : when->instances,
-                     stopped, free);
+                     when->most_batch, stopped, free);
         n_stay = m ? m : n_stay;
         w->first = m && w->first < 0 ? at[k] : w->first;
     }

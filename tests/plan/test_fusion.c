@@ -52,6 +52,19 @@ static double two_at_once_s(void *ctx, const struct weft_work_rows *rows)
     return rows->n_targets <= 2 ? 1 : 2;
 }
 
+static double two_and_each_s(void *ctx, const struct weft_work_rows *rows)
+{
+    (void) ctx;
+    return 2 + rows->n_targets;
+}
+
+static double two_hundred_s(void *ctx, int32_t model, int32_t n,
+                            double n_tokens)
+{
+    (void) ctx, (void) model, (void) n_tokens;
+    return 200.0 * n;
+}
+
 static double twenty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 {
     (void) ctx, (void) model, (void) n_tokens;
@@ -388,7 +401,8 @@ static void test_ticks(void)
             draw_from(0, 3),
             draw_from(0, 2),
             {{draw_from(0, 9) / 20.0, draw_from(0, 2)},
-             {draw_from(0, 3) / 20.0, 0}}};
+             {draw_from(0, 3) / 20.0, 0}},
+            draw_from(0, 1) * draw_from(1, 8)};
         struct weft_overlapped out;
         double end_s[MOST], bound;
         int n_stay, all;
@@ -518,7 +532,8 @@ static void test_two_migrations(void)
                                          .n_models = 1,
                                          .infer_s = thirty_s,
                                          .micro_tokens = 1};
-    struct weft_overlap_when when = {4.0 / 12, 0, 1, {{2.0 / 12, 0}}};
+    struct weft_overlap_when when = {
+        .share = 4.0 / 12, .n_later = 1, .later = {{2.0 / 12, 0}}};
     struct weft_overlapped out;
     double seconds, end_s[12];
     for (int s = 0; s < 12; s++)
@@ -540,6 +555,43 @@ static void test_two_migrations(void)
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     CHECK_INT(out.n_migrated, 1);
     CHECK(out.all_s == 160);
+}
+
+/* On each of two instances a sample of 10 tokens and one of 100; a step takes 2
+ * s and one more for each sample; a sample takes 200 s of inference. Each alone
+ * decodes 40 s with both and 270 with one, and both turn to two samples at 310.
+ * Two samples at once are beyond BS_max, 4 s beside 3; with them one instance
+ * has both until 400, when it takes one of them, and the other two from 40 on,
+ * and then the other. */
+static void test_beyond_most_batch(void)
+{
+    static const struct weft_migrate_costs free_moves = {
+        NULL, two_and_each_s, 0, 1, 1e9, INFINITY, 0, 0};
+    struct weft_overlap_sample sample[4];
+    const struct weft_overlap_job job = {.costs = &free_moves,
+                                         .n_instances = 2,
+                                         .n_samples = 4,
+                                         .sample = sample,
+                                         .most = 100,
+                                         .n_models = 1,
+                                         .infer_s = two_hundred_s,
+                                         .micro_tokens = 1};
+    struct weft_overlap_when when = {.share = 0.5};
+    struct weft_overlapped out;
+    double seconds;
+    for (int s = 0; s < 4; s++)
+        sample[s] = (struct weft_overlap_sample){s % 2, 10, s < 2 ? 10 : 100,
+                                                 0};
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK(out.generated_s == 310 && out.all_s == 710);
+    CHECK_INT(out.n_stay, 0);
+    when.most_batch = 2;
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK(out.generated_s == 400 && out.all_s == 640);
+    CHECK_INT(out.n_stay, 1);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
+    CHECK(seconds == 640);
+    CHECK_INT(when.most_batch, 4);
 }
 
 /* What is chosen is no slower than anything of the grid, nor than nothing. */
@@ -566,8 +618,14 @@ static void test_choose(void)
             sum += out.all_s;
         }
         CHECK(sum == seconds);
-        for (int p = 0; p <= 95; p += 5) {
-            when = (struct weft_overlap_when){.share = p / 100.0};
+        int most = 0;
+        for (int k = 0; k < 2; k++) {
+            int slots = job[k].slots > 0 ? job[k].slots : job[k].n_samples;
+            most = slots > most ? slots : most;
+        }
+        for (int p = 0; p < 200; p += 5) {
+            when = (struct weft_overlap_when){
+                .share = p % 100 / 100.0, .most_batch = p < 100 ? 0 : most};
             sum = 0;
             for (int k = 0; k < 2; k++) {
                 REQUIRE_OK(
@@ -610,4 +668,5 @@ WEFT_TESTS("plan/fusion", {"test_most_batch", test_most_batch},
            {"test_equal_lengths", test_equal_lengths},
            {"test_long_samples", test_long_samples},
            {"test_two_migrations", test_two_migrations},
+           {"test_beyond_most_batch", test_beyond_most_batch},
            {"test_choose", test_choose}, {"test_too_large", test_too_large})

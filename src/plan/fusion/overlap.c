@@ -137,18 +137,20 @@ static int move_all(struct weft_overlap_run *run, struct leaving *l,
 
 /* Samples left go to the instances that stay; the others are free. */
 static int migrate(struct weft_overlap_run *run, int32_t instances,
-                   struct weft_err *err)
+                   int32_t most_batch, struct weft_err *err)
 {
+    struct weft_migrate_costs costs = *run->job->costs;
     struct leaving l;
     const struct weft_migrate_decision *d = &l.decision;
     int rc = leaving_init(&l, run->job, err);
+    if (most_batch > 0)
+        costs.most_batch = most_batch;
     if (!rc) {
         find_left(run, &l);
         for (int32_t i = 0; i < run->job->n_instances; i++)
             l.among[i] = run->free_s[i] < 0;
-        rc = weft_migrate_decide(run->job->costs, run->job->n_instances,
-                                 l.among, l.n, l.left, instances, &l.decision,
-                                 err);
+        rc = weft_migrate_decide(&costs, run->job->n_instances, l.among, l.n,
+                                 l.left, instances, &l.decision, err);
     }
     if (!rc && d->n_stay > 0) {
         run->out->n_stay = d->n_stay;
@@ -212,12 +214,13 @@ static int32_t list_steps(const struct weft_overlap_job *job,
 /* Generates all samples, with the first n migrations, and none after one that
  * never comes. */
 static int play(struct weft_overlap_run *run, int32_t n,
-                const struct step *step, struct weft_err *err)
+                const struct step *step, int32_t most_batch,
+                struct weft_err *err)
 {
     int rc = 0;
     for (int32_t k = 0; k < n && step[k].at_s > 0 && !rc; k++) {
         generate(run, step[k].at_s);
-        rc = migrate(run, step[k].instances, err);
+        rc = migrate(run, step[k].instances, most_batch, err);
         if (run->out->n_migrated == 1 && run->out->trigger_s == 0)
             run->out->trigger_s = step[k].at_s;
     }
@@ -262,7 +265,7 @@ static int generate_all(struct weft_overlap_run *run,
         weft_overlap_run_release(run);
         rc = weft_overlap_run_init(run, job, out, err);
         if (!rc)
-            rc = play(run, k, step, err);
+            rc = play(run, k, step, when->most_batch, err);
         if (!rc && k < n)
             step[k].at_s = find_trigger(run, step[k].n_left, end_s);
     }
@@ -346,9 +349,10 @@ static int try_instances(int32_t n_jobs, const struct weft_overlap_job *job,
 
 /* The first migration, in steps of 5 %, then of 1 % around the best. */
 static int choose_first(int32_t n_jobs, const struct weft_overlap_job *job,
-                        struct best *best, struct weft_err *err)
+                        int32_t most_batch, struct best *best,
+                        struct weft_err *err)
 {
-    struct weft_overlap_when when = {.share = 0};
+    struct weft_overlap_when when = {.most_batch = most_batch};
     int32_t m;
     int rc = try(n_jobs, job, &when, best, &m, err);
     for (int p = 5; p <= 95 && !rc; p += 5) {
@@ -391,7 +395,8 @@ static int choose_earlier(int32_t n_jobs, const struct weft_overlap_job *job,
                           struct best *best, struct weft_err *err)
 {
     const struct weft_overlap_when old = best->when;
-    struct weft_overlap_when when = {.n_later = old.n_later + 1};
+    struct weft_overlap_when when = {.n_later = old.n_later + 1,
+                                     .most_batch = old.most_batch};
     int rc = 0;
     when.later[0] = (struct weft_migrate_later){old.share, old.instances};
     memcpy(when.later + 1, old.later,
@@ -404,12 +409,13 @@ static int choose_earlier(int32_t n_jobs, const struct weft_overlap_job *job,
     return rc;
 }
 
-int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
-                        struct weft_overlap_when *out, double *seconds_out,
-                        struct weft_err *err)
+/* The best with batches of so many samples; 0: of BS_max. */
+static int choose_of(int32_t n_jobs, const struct weft_overlap_job *job,
+                     int32_t most_batch, struct best *out,
+                     struct weft_err *err)
 {
     struct best best = {.seconds = INFINITY};
-    int rc = choose_first(n_jobs, job, &best, err);
+    int rc = choose_first(n_jobs, job, most_batch, &best, err);
     for (int32_t k = 0; k < WEFT_MIGRATE_LATER && !rc; k++) {
         struct best one = best; /* with so many later ones */
         if (one.when.share <= 0 || one.when.n_later < k)
@@ -420,8 +426,26 @@ int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
         if (one.seconds < best.seconds)
             best = one;
     }
+    *out = best;
+    return rc;
+}
+
+int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
+                        struct weft_overlap_when *out, double *seconds_out,
+                        struct weft_err *err)
+{
+    int32_t all = 0;
+    struct best best, larger;
+    for (int32_t i = 0; i < n_jobs; i++)
+        all = weft_max32(all,
+                         job[i].slots > 0 ? job[i].slots : job[i].n_samples);
+    int rc = choose_of(n_jobs, job, 0, &best, err);
+    if (!rc)
+        rc = choose_of(n_jobs, job, all, &larger, err);
     if (rc)
         return rc;
+    if (larger.seconds < best.seconds)
+        best = larger;
     *out = best.when;
     if (seconds_out)
         *seconds_out = best.seconds;

@@ -80,6 +80,8 @@ struct weft_overlap_when {
     int32_t instances; /* at least so many go on; 0: the fewest (migrate.h) */
     int32_t n_later;   /* migrations after it */
     struct weft_migrate_later later[WEFT_MIGRATE_LATER];
+    int32_t most_batch; /* samples that an instance goes on with, at most; 0:
+                           BS_max (migrate.h) */
 };
 
 struct weft_overlapped {
@@ -105,7 +107,10 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
 /* Chooses when to migrate: the share (5 % to 95 % in steps of 5 %, then of
  * 1 % around the best) and the instances with the least sum of all_s over jobs,
  * such as the last iterations with the lengths that they had; then, one by one,
- * later migrations that make it less. Not to migrate is one of the choices.
+ * later migrations that make it less. All of that with batches up to BS_max,
+ * and with as many samples as there are slots, as larger batches take longer
+ * but free more instances: on a CPU BS_max may be 1, with which no samples come
+ * together. Not to migrate is one of the choices.
  * seconds_out: that sum; NULL: not wanted. Errors: those of
  * weft_overlap_simulate(). */
 int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
