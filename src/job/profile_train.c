@@ -12,7 +12,8 @@ enum {
     LONG = 512, /* tokens of a sample, at most */
     SOME = 16,
     SMALL_ROWS = 64,
-    TURNS = 3
+    TURNS = 3,
+    LATE_TURNS = 2
 };
 
 /* ---- Samples ----------------------------------------------------------- */
@@ -164,9 +165,10 @@ static int infer(struct training *t, int32_t n, int32_t n_total,
 }
 
 /* Micro-batches of 2, 4, ... rows: of samples of 2 tokens, of some, and of long
- * ones, for attention to more keys; each some times, while there is time, as a
- * size that is new takes longer. A step of training updates all weights,
- * whatever its rows are, so that small ones double twice. */
+ * ones, for attention to more keys; each some times, as a size that is new takes
+ * longer: of an even number of times the middle is the shorter one. A step of
+ * training updates all weights, whatever its rows are, so that small ones double
+ * twice. */
 static int sizes(struct training *t, const char *what,
                  int (*run)(struct training *t, int32_t n, int32_t n_total,
                             struct weft_err *err),
@@ -183,7 +185,7 @@ static int sizes(struct training *t, const char *what,
             int32_t n_total = (int32_t) weft_min64(
                 rows, weft_min64(length[i], t->b->longest));
             int turns = n_total <= before                 ? 0
-                      : weft_clock_s() > t->b->part_end_s ? 1
+                      : weft_clock_s() > t->b->part_end_s ? LATE_TURNS
                                                           : TURNS;
             for (int k = 0; k < turns && !rc; k++)
                 rc = run(t, (int32_t) (rows / n_total), n_total, err);
@@ -230,7 +232,10 @@ int weft_profile_train(struct weft_profile_bench *b,
 {
     struct training t = {.b = b};
     struct weft_shape few = *shape;
+    double end_s = b->part_end_s, now_s = weft_clock_s();
     few.n_layers = weft_profile_layers(b, shape);
+    if (trained) /* inference needs some of it */
+        b->part_end_s = now_s + 0.75 * (end_s - now_s);
     int rc = weft_profile_model(b, &few, trained, tp, 1, &t.model, &t.layout,
                                 err);
     if (!rc)
@@ -247,6 +252,7 @@ int weft_profile_train(struct weft_profile_bench *b,
         rc = two_groups(&t, err);
     if (!rc && trained && b->mix > 0)
         rc = follow(&t, err);
+    b->part_end_s = end_s;
     if (!rc)
         rc = sizes(&t, "inference, rows", infer, err);
     if (trained)

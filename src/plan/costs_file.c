@@ -38,16 +38,18 @@ static bool same_head(const struct weft_rec_shape *x,
         && x->shape.scalar_head == y->shape.scalar_head;
 }
 
-/* The operation of that name for the shape (NULL: of none); one with another
- * head does if there is none with this. */
+/* The operation `name` and then `more` for the shape (NULL: of none); one with
+ * another head does if there is none with this. */
 static const struct weft_cost_op *find_op(const struct weft_costs_file *f,
-                                          const char *name,
+                                          const char *name, const char *more,
                                           const struct weft_rec_shape *shape)
 {
     const struct weft_cost_op *found = NULL;
+    size_t length = strlen(name);
     for (int32_t i = 0; i < f->n_ops; i++) {
         const struct weft_cost_op *op = &f->op[i];
-        if ((op->shape < 0) != !shape || strcmp(op->name, name) != 0)
+        if ((op->shape < 0) != !shape || strncmp(op->name, name, length) != 0
+            || strcmp(op->name + length, more) != 0)
             continue;
         if (!shape)
             return op;
@@ -267,14 +269,19 @@ static struct price price_of(const struct weft_cost_point *p)
     return (struct price){p->flop, p->seconds};
 }
 
-/* Of n points with equal rows, at a number of keys. Outside of them it is
- * constant; the operations then say how much more there is to do. */
+/* Of n points with equal rows, at a number of keys. With more keys than the last
+ * point has it grows as between the last two, if they are far enough apart to
+ * tell; else it is constant outside of them, and the operations say how much
+ * more there is to do. */
 static struct price at_keys(const struct weft_cost_point *p, int32_t n,
                             double keys)
 {
     int32_t i = 0;
     while (i < n && p[i].n_keys < keys)
         i++;
+    if (i == n && n > 1 && p[n - 1].n_keys >= 2 * p[n - 2].n_keys
+        && p[n - 1].seconds > p[n - 2].seconds)
+        i = n - 1;
     if (i == 0 || i == n)
         return price_of(&p[i ? i - 1 : 0]);
     return between(price_of(&p[i - 1]), price_of(&p[i]),
@@ -362,6 +369,23 @@ static double at_bytes(const struct weft_cost_op *op, double bytes)
     return p[i - 1].seconds + part * (p[i].seconds - p[i - 1].seconds);
 }
 
+/* A step has fewer operations than one that decodes a sample with each row, and
+ * more than one that reads prompts, as many as it draws tokens: its price is as
+ * far between theirs. Of other layers than were measured, which have more than
+ * either, it is that of what was measured with so many rows. */
+static struct price at_step(const struct weft_costs_file *f,
+                            const struct weft_cost_op *decodes,
+                            const struct weft_cost_op *reads,
+                            const struct weft_cost_point *p)
+{
+    struct price d = at_rows(f, decodes, p->n_rows, p->n_keys);
+    struct price r = at_rows(f, reads, p->n_rows, p->n_keys);
+    double more = (d.flop - p->flop) / (d.flop - r.flop);
+    if (r.flop < d.flop && more > -0.01)
+        return between(d, r, more < 0 ? 0 : more < 1 ? more : 1);
+    return p->n_rows <= decodes->point[decodes->n - 1].n_rows ? d : r;
+}
+
 /* A variant that does more of the same, such as a layer that is computed again,
  * a step of more layers, or one with more keys than were measured, takes as
  * much more. */
@@ -369,14 +393,20 @@ double weft_costs_file_task(const struct weft_costs_file *f,
                             const struct weft_recording *r, int64_t task)
 {
     const struct weft_rec_work *w = &r->task[task].work;
-    const struct weft_cost_op *op = find_op(
-        f, weft_recording_op(r, task), w->shape ? &r->shape[w->shape] : NULL);
+    const struct weft_rec_shape *shape = w->shape ? &r->shape[w->shape]
+                                                  : NULL;
+    const char *name = weft_recording_op(r, task);
+    const struct weft_cost_op *op = find_op(f, name, "", shape);
+    const struct weft_cost_op *reads = find_op(f, name, WEFT_COSTS_READS,
+                                               shape);
     struct weft_cost_point p = point_of(w, 0);
     if (!op || op->n == 0)
         return -1;
     if (!w->shape || p.n_rows == 0)
         return w->n_steps * at_bytes(op, p.bytes);
-    struct price price = at_rows(f, op, p.n_rows, p.n_keys);
+    struct price price = reads && reads->n > 0
+                           ? at_step(f, op, reads, &p)
+                           : at_rows(f, op, p.n_rows, p.n_keys);
     double ratio = price.flop > 0 && p.flop > 0
                         && p.n_rows >= op->point[0].n_rows
                      ? p.flop / price.flop

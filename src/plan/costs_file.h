@@ -19,6 +19,11 @@ extern "C" {
 
 enum { WEFT_COSTS_TEXT = 128 };
 
+/* An operation's name goes on with this where its points are of decode steps
+ * that read prompts: they draw fewer tokens than they have rows. Those under the
+ * name alone draw one with each row. */
+#define WEFT_COSTS_READS " that reads"
+
 /* Where something was measured. */
 struct weft_costs_machine {
     char cpu[WEFT_COSTS_TEXT], kernels[WEFT_COSTS_TEXT];

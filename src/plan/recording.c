@@ -167,6 +167,15 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
         .work.n_steps = 1};
 }
 
+void weft_recording_rename(struct weft_recording *r, int64_t first,
+                           const char *from, const char *to)
+{
+    uint16_t old = op_of(r, from), new = op_of(r, to);
+    for (int64_t i = first; i < r->n_tasks; i++)
+        if (r->task[i].op == old)
+            r->task[i].op = new;
+}
+
 /* The number of a model's shape; few are used, and mostly the last one. */
 static uint16_t shape_of(struct weft_recording *r,
                          const struct weft_shape *shape, int32_t n_blocks)

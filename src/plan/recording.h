@@ -228,6 +228,10 @@ int weft_recording_status(const struct weft_recording *r,
 int32_t weft_recording_tile(struct weft_recording *r,
                             const struct weft_rec_tile *tile);
 void weft_recording_release_tile(struct weft_recording *r, int32_t tile);
+/* Gives tasks from the first on another operation's name, which lives as long as
+ * r, where they have one. */
+void weft_recording_rename(struct weft_recording *r, int64_t first,
+                           const char *from, const char *to);
 /* Adds a task at `place`, which has no accesses yet; `op` lives as long as r.
  * weft_recording_access() then adds them one by one. */
 void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,

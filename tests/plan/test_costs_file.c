@@ -178,6 +178,59 @@ static void test_beyond(void)
     }
 }
 
+static void add_step(const char *op, int64_t rows, double flop, double s)
+{
+    struct weft_work work = layer(rows, 1);
+    work.flop = flop;
+    task(op, &work, s);
+}
+
+/* Steps of 2 and 4 rows that draw as many tokens, and of 4 and 8 that read
+ * prompts and draw fewer: less is to do. */
+static void test_steps(void)
+{
+    static const struct {
+        int64_t rows;
+        double flop, s;
+    } row[] = {{4, 400, 10},        /* decodes */
+               {4, 200, 4},         /* reads */
+               {4, 300, 7},         /* half of its rows draw */
+               {3, 225, 4.5},       /* of 6 and 3 s */
+               {8, 400, 9},         /* reads */
+               {8, 800, 20},        /* as 8 that draw, in proportion */
+               {4, 100, 2},         /* of half the layers */
+               {4, 800, 20},        /* of twice the layers: of either kind, */
+               {8, 1600, 9 * 4.0}}; /* by the rows */
+    struct weft_costs_file f = {.n_ops = 0};
+    memset(ran, 0, sizeof ran);
+    weft_recording_init(&r);
+    shape = (struct weft_shape){.hidden = 8,
+                                .n_layers = 3,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .head_dim = 2,
+                                .intermediate = 64,
+                                .vocab = 64,
+                                .n_blocks = 4};
+    add_step("step", 2, 200, 2);
+    add_step("step", 4, 400, 10);
+    int64_t first = r.n_tasks;
+    add_step("step", 2, 100, 2);
+    add_step("step", 4, 200, 4);
+    add_step("step", 8, 400, 9);
+    add_step("other", 8, 400, 50);
+    weft_recording_rename(&r, first, "step", "step" WEFT_COSTS_READS);
+    REQUIRE_OK(weft_costs_file_add(&f, &r, MOST, ran, &err), err);
+    CHECK_INT(f.n_ops, 3);
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        struct weft_work w = layer(row[i].rows, 1);
+        w.flop = row[i].flop;
+        CHECK(near(price(&f, "step", &w), row[i].s));
+    }
+    weft_costs_file_release(&f);
+    weft_recording_release(&r);
+}
+
 static void check_prices(const struct weft_costs_file *f)
 {
     struct weft_work w;
@@ -333,5 +386,5 @@ static void test_file(void)
 }
 
 WEFT_TESTS("plan/costs_file", {"test_prices", test_prices},
-           {"test_beyond", test_beyond}, {"test_file", test_file},
-           {"test_turns", test_turns})
+           {"test_beyond", test_beyond}, {"test_steps", test_steps},
+           {"test_file", test_file}, {"test_turns", test_turns})

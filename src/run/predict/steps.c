@@ -5,6 +5,9 @@
 
 #include "base/alloc.h"
 
+/* Tokens; weft profile measures no shorter texts. */
+static const double SHORT = 16;
+
 int weft_steps_init(struct weft_costs *costs, const struct weft_shape *shape,
                     const struct weft_g_layout *layout, int32_t n_instances,
                     int32_t n_slots, int32_t longest, struct weft_steps *out,
@@ -39,10 +42,11 @@ const struct weft_step *weft_steps_decode(struct weft_steps *s, int32_t n)
 {
     struct weft_step *step = &s->step[n];
     if (!step->priced) {
-        double least = price(s, n, 1);
+        double shortest = fmin(SHORT, s->longest / 2);
+        double least = price(s, n, shortest);
         step->each_token = (price(s, n, s->longest) - least)
-                         / (n * fmax(s->longest - 1, 1));
-        step->each_step = least - n * step->each_token;
+                         / (n * (s->longest - shortest));
+        step->each_step = least - n * shortest * step->each_token;
         step->priced = true;
     }
     return step;

@@ -6,7 +6,7 @@
 #include "run/predict/passes.h"
 
 /* Seconds of a step in which so many samples decode, and of each token of their
- * texts. Priced at the shortest and the longest texts, and linear between. */
+ * texts. Priced at short texts and the longest, and linear. */
 struct weft_step {
     bool priced;
     double each_step, each_token;
