@@ -103,6 +103,8 @@ expect 0 "on 2 devices" --run run
 grep -q '^timing_s/update_critic  *[0-9.]*  *[0-9.]*  *[-0-9.]* %' out ||
     fail "no predicted time beside a measured one"
 grep -q '^from end to end ' out || fail "no time of an iteration"
+grep -q '^lengths of 8 of 32 samples are known, and the others taken' out ||
+    fail "nothing says which lengths are known"
 expect 0 "on 8 devices" --run run --nodes 2 --from layout=dp4
 expect 1 "nothing.json" --run run --costs nothing.json
 "$weft" profile "$ppo" --devices 1 --limit 1 -o costs.json >out 2>&1 ||

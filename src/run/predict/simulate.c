@@ -111,15 +111,29 @@ static int check_measured(const struct weft_simulation *s,
 
 /* Samples are kept of some responses; where a run noted decisions it noted the
  * lengths of all. each: of an iteration. */
-static int read_all_lengths(const struct weft_simulation *s, size_t each,
+static int read_all_lengths(struct weft_simulation *s, size_t each,
                             struct weft_err *err)
 {
     char *path = weft_path_join(s->options->run_dir, WEFT_TAIL_FILE);
     int rc = path ? 0 : weft_err_nomem(err, "a path", each);
-    if (!rc && weft_file_exists(path))
+    if (!rc && weft_file_exists(path)) {
         rc = weft_tail_lengths(s->t, path, s->how.first, s->how.iterations,
                                each, s->length, err);
+        s->n_known = s->n_responses;
+    }
     weft_free(path);
+    return rc;
+}
+
+/* Of one iteration; the run has samples of it. */
+static int read_some_lengths(struct weft_simulation *s, int32_t iteration,
+                             size_t n, int32_t *length, struct weft_err *err)
+{
+    int32_t known;
+    int rc = weft_simulate_lengths(s->options->run_dir, iteration, n, length,
+                                   &known, err);
+    if (!rc)
+        s->n_known = weft_min32(s->n_known, known);
     return rc;
 }
 
@@ -135,6 +149,7 @@ static int give_lengths(struct weft_simulation *s, struct weft_err *err)
     s->length = weft_alloc(all + 1, sizeof *s->length);
     if (!s->length)
         return weft_err_nomem(err, "lengths", all * sizeof *s->length);
+    s->n_known = s->n_responses = (int32_t) n;
     for (int32_t i = 0; i < s->how.iterations && !rc; i++) {
         int32_t *length = s->length + (size_t) i * rounds * n;
         for (size_t k = 0; k < n; k++)
@@ -142,8 +157,7 @@ static int give_lengths(struct weft_simulation *s, struct weft_err *err)
                                           s->how.first + i, (int64_t) k,
                                           t->config.rollout.max_new_tokens);
         if (s->options->run_dir && weft_config_generates(&t->config))
-            rc = weft_simulate_lengths(s->options->run_dir, s->how.first + i,
-                                       n, length, err);
+            rc = read_some_lengths(s, s->how.first + i, n, length, err);
     }
     if (!rc && s->options->run_dir)
         rc = read_all_lengths(s, rounds * n, err);
@@ -400,6 +414,13 @@ static int put_all(const struct weft_simulation *s,
                      : weft_played_text(played, out, err);
     if (!rc && o->run_dir)
         rc = weft_simulate_beside(s->t, played, o->run_dir, out, err);
+    if (!rc && o->run_dir && s->n_known < s->n_responses)
+        weft_string_addf(
+            out,
+            "lengths of %d of %d samples are known%s; with "
+            "samples_kept=-1 a run keeps all\n",
+            (int) s->n_known, (int) s->n_responses,
+            s->n_known > 0 ? ", and the others taken to be as long" : "");
     return rc;
 }
 

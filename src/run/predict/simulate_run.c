@@ -13,7 +13,7 @@
 
 /* Texts may hold zero characters. */
 static int read_line(const char *text, size_t size, const char *path,
-                     size_t line, size_t n, int32_t *length,
+                     size_t line, size_t n, int32_t *length, bool *known,
                      struct weft_err *err)
 {
     json_t *row = NULL;
@@ -24,28 +24,52 @@ static int read_line(const char *text, size_t size, const char *path,
     if (!rc)
         rc = weft_json_int(row, path, "n_tokens", 0, INT32_MAX, &tokens, err);
     /* longer ones than the configuration allows now end at its limit */
-    if (!rc && (size_t) index < n && tokens > 0 && tokens < length[index])
-        length[index] = (int32_t) tokens;
+    if (!rc && (size_t) index < n && tokens > 0) {
+        length[index] = weft_min32(length[index], (int32_t) tokens);
+        known[index] = true;
+    }
     json_decref(row);
     return rc;
 }
 
+/* Gives the others the lengths of those that are known, one after the other. */
+static int32_t spread(size_t n, int32_t *length, const bool *known)
+{
+    int32_t n_known = 0;
+    for (size_t k = 0; k < n; k++)
+        n_known += known[k];
+    for (size_t k = 0, like = n; k < n && n_known > 0; k++) {
+        if (known[k])
+            continue;
+        do
+            like = like + 1 < n ? like + 1 : 0;
+        while (!known[like]);
+        length[k] = weft_min32(length[k], length[like]);
+    }
+    return n_known;
+}
+
 int weft_simulate_lengths(const char *run_dir, int32_t iteration, size_t n,
-                          int32_t *length_inout, struct weft_err *err)
+                          int32_t *length_inout, int32_t *n_known_out,
+                          struct weft_err *err)
 {
     char *path = weft_samples_path(run_dir, iteration + 1), *text = NULL;
+    bool *known = weft_alloc(n + 1, sizeof *known);
     size_t size = 0;
-    int rc = path ? weft_file_read(path, 0, &text, &size, err)
-                  : weft_err_nomem(err, "a path", strlen(run_dir));
+    int rc = path && known ? weft_file_read(path, 0, &text, &size, err)
+                           : weft_err_nomem(err, "a path", strlen(run_dir));
     const char *line = text, *end = text + size;
     size_t number = 0;
     while (!rc && line < end) {
         const char *next = memchr(line, '\n', (size_t) (end - line));
         next = next ? next : end;
         rc = read_line(line, (size_t) (next - line), path, ++number, n,
-                       length_inout, err);
+                       length_inout, known, err);
         line = next + 1;
     }
+    if (!rc)
+        *n_known_out = spread(n, length_inout, known);
+    weft_free(known);
     weft_free(text);
     weft_free(path);
     return rc;

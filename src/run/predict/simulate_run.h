@@ -12,11 +12,14 @@
  * weft_metrics_read(). */
 int weft_simulate_finished(const char *run_dir, int32_t *out,
                            struct weft_err *err);
-/* Sets lengths (n) of the responses of iteration `iteration`, which counts from
- * 0; of samples that the run did not write they stay. Errors: those of
- * weft_file_read(), a line that is no sample. */
+/* Shortens responses (n) of iteration `iteration`, which counts from 0, to the
+ * lengths that they had. Those of samples that the run did not write are taken
+ * to be like the others', in turn; where it wrote none they stay. *n_known_out:
+ * of so many they are known. Errors: those of weft_file_read(), a line that is
+ * no sample. */
 int weft_simulate_lengths(const char *run_dir, int32_t iteration, size_t n,
-                          int32_t *length_inout, struct weft_err *err);
+                          int32_t *length_inout, int32_t *n_known_out,
+                          struct weft_err *err);
 /* What an iteration's metrics would be; number 0 is the first that was
  * played. */
 struct weft_iteration_times weft_simulate_times(const struct weft_played *p,

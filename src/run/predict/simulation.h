@@ -16,6 +16,9 @@ struct weft_simulation {
     struct weft_recorded how;
     struct weft_recording r;
     int32_t *length; /* of responses */
+    int32_t n_known,
+        n_responses; /* of a run's: of so many it is known; of each
+                                     iteration, the fewest */
     double *bound_s; /* (iterations) of generation and inference; NULL: not
                         wanted */
     struct weft_seen seen;
