@@ -207,6 +207,29 @@ static void test_time_is_up(void)
     close_finding(&f);
 }
 
+/* Where nothing fits, a sentence says what the search has found; where it has
+ * time, what a run of that needs, and where. */
+static void test_time_is_up_and_nothing_fits(void)
+{
+    static const char *const word[] = {LONG, NULL};
+    struct finding f;
+    open_finding(&f, fixture.config, 4, word);
+    f.needs.plan.device_bytes = 1 << 20;
+    f.find.stop = is_over;
+    for (int asks = 0; asks <= 1000; asks += 1000) {
+        struct weft_found found;
+        struct weft_plan plan;
+        goes_on = asks;
+        CHECK_FAILS(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan,
+                                  &found, &err),
+                    WEFT_EINVAL, err,
+                    asks == 0 ? "until time was up needs" : "; most of it, ");
+        CHECK(strstr(err.text, "which has 0.0009766; ") != NULL);
+        weft_plan_release(&plan);
+    }
+    close_finding(&f);
+}
+
 /* ---- What is fixed ------------------------------------------------------- */
 
 static bool zero_one(const struct weft_flow_call *c,
@@ -342,4 +365,5 @@ static void test_remove(void)
 WEFT_TESTS("run/find_options", {"make", make_runs},
            {"left_out", test_left_out}, {"not_priced", test_not_priced},
            {"first", test_first}, {"time_is_up", test_time_is_up},
+           {"nothing_fits", test_time_is_up_and_nothing_fits},
            {"fixed", test_fixed}, {"remove", test_remove})

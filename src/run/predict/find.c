@@ -347,6 +347,20 @@ static int take(struct ranking *r, struct weft_needed *least_out,
 
 /* ---- All together ------------------------------------------------------- */
 
+/* What the search has of it, where there is no time to count what a run
+ * needs. */
+static int refuse_uncounted(const struct weft_finding *f, double bytes,
+                            struct weft_err *err)
+{
+    char more[300];
+    weft_shortage_text(f->config, f->needs, more, sizeof more);
+    return weft_err_set(
+        err, WEFT_EINVAL,
+        "no plan fits: the least that was found until time was up needs %.4g "
+        "GiB of a device, which has %.4g; %s",
+        bytes / 0x1p30, (double) f->needs->device_bytes / 0x1p30, more);
+}
+
 /* Where no choice fits within the model, says what the one needs that exceeds
  * memory least. */
 static int refuse_choice(struct weft_finding *f,
@@ -355,6 +369,8 @@ static int refuse_choice(struct weft_finding *f,
                          struct weft_plan *plan, struct weft_err *err)
 {
     struct weft_needed needed;
+    if (stop(f->find))
+        return refuse_uncounted(f, found->result.value.bytes, err);
     weft_finding_choose(f, &all->p[found->fused[0]], found->result.choice,
                         plan);
     int rc = find_needed(f, plan, false, &needed, err);
