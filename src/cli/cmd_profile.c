@@ -241,10 +241,11 @@ static int add_messages(const struct options *o,
         rc = write_file(o->messages, &file, err);
         printf("a message takes %.1f us, and a second for %.2f GB; a core of "
                "each rank is busy with\none for %.1f us, and for %.1f with "
-               "100 KB\n",
-               1e6 * file.message_s, file.message_rate / 1e9,
-               1e6 * file.message_core_s,
-               1e6 * file.message_core_s + 1e11 * file.message_core_byte_s);
+               "1 MB\n",
+               1e6 * file.message[0].seconds,
+               weft_costs_file_rate(&file) / 1e9,
+               1e6 * weft_costs_file_core(&file, 0),
+               1e6 * weft_costs_file_core(&file, 1e6));
     }
     weft_costs_file_release(&file);
     return weft_world_agree(rc, err);

@@ -7,14 +7,17 @@
 #include "job/profile_inside.h"
 
 enum {
-    SOME_BYTES = 1 << 17, /* as tiles of gradients have */
     PAUSE_US = 500,
-    LARGE_MESSAGE = 16 << 20,
-    SMALL_MESSAGE = 64,
     RALLIES = 20,
     TIMES = 15,
+    SMALL = 4096,
     SMALL_TIMES = 100 /* rows of a millisecond and less */
 };
+
+/* Of a message. Larger ones than small are announced first, and wait until the
+ * other rank looks: their time has a part that hardly grows with them, nor does
+ * that of cores, as one side copies. */
+static const int sizes[] = {64, SMALL, 1 << 16, 1 << 20, 1 << 24};
 
 /* Two tiles that are sent to and fro between the first two ranks. */
 struct rally {
@@ -117,35 +120,27 @@ int weft_profile_messages(const struct weft_config *config,
                           struct weft_costs_file *file, struct weft_err *err)
 {
     struct weft_context *c = NULL;
-    double small_s, large_s = 0, core_s = 0, some_s = 0;
+    struct weft_cost_message *m = file->message;
     int rc = weft_context_open_with(
         &(struct weft_context_options){.isa = config->numerics.isa,
                                        .rt = {.n_devices = 1, .nap = -1}},
         &c, err);
     rc = weft_world_agree(rc, err);
-    if (!rc)
-        rc = measure(c, SMALL_MESSAGE, SMALL_TIMES, &small_s, err);
-    if (!rc)
-        rc = measure(c, LARGE_MESSAGE, TIMES, &large_s, err);
-    if (!rc)
-        rc = handle(c, SMALL_MESSAGE, &core_s, err);
-    if (!rc)
-        rc = handle(c, SOME_BYTES, &some_s, err);
-    if (!rc && !(large_s > small_s))
+    for (size_t i = 0; i < WEFT_COUNT(sizes) && !rc; i++) {
+        m[i].bytes = sizes[i];
+        rc = measure(c, (size_t) sizes[i],
+                     sizes[i] <= SMALL ? SMALL_TIMES : TIMES, &m[i].seconds,
+                     err);
+        if (!rc)
+            rc = handle(c, (size_t) sizes[i], &m[i].core_s, err);
+    }
+    file->n_messages = rc ? 0 : (int32_t) WEFT_COUNT(sizes);
+    const struct weft_cost_message *last = &m[WEFT_COUNT(sizes) - 1];
+    if (!rc && !(last->seconds > last[-1].seconds))
         rc = weft_err_set(err, WEFT_ESTATE,
                           "a message of %d bytes took no longer than one of "
                           "%d: is the machine busy?",
-                          LARGE_MESSAGE, SMALL_MESSAGE);
-    if (!rc) {
-        file->message_core_s = core_s;
-        file->message_core_byte_s = some_s > core_s
-                                      ? (some_s - core_s)
-                                            / (SOME_BYTES - SMALL_MESSAGE)
-                                      : 0;
-        file->message_s = small_s;
-        file->message_rate = (LARGE_MESSAGE - SMALL_MESSAGE)
-                           / (large_s - small_s);
-    }
+                          (int) last->bytes, (int) last[-1].bytes);
     weft_context_close(c);
     return weft_world_agree(rc, err);
 }

@@ -159,11 +159,17 @@ int32_t weft_costs_message(const struct weft_costs *c,
         *(r->access[a].mode == 0 ? &from : &to) = place;
     }
     int32_t n = weft_costs_path(c, from, to, link, latency_s_out);
-    *latency_s_out *= t->work.n_steps; /* it may stand for several */
+    double steps = t->work.n_steps; /* it may stand for several */
     *bytes_out = (double) t->work.bytes;
-    /* a rank handles one after another */
-    if (n > 0 && c->job.file && t->kind == WEFT_REC_MESSAGE)
-        *bytes_out += c->job.file->message_core_s * c->bytes_per_s[link[0]];
+    if (n > 0 && c->job.file && t->kind == WEFT_REC_MESSAGE) {
+        const struct weft_costs_file *f = c->job.file;
+        *latency_s_out += fmax(weft_costs_file_latency(f, *bytes_out / steps)
+                                   - weft_costs_file_latency(f, 0),
+                               0);
+        /* a rank handles one after another */
+        *bytes_out += weft_costs_file_core(f, 0) * c->bytes_per_s[link[0]];
+    }
+    *latency_s_out *= steps;
     return n;
 }
 
@@ -173,8 +179,7 @@ double weft_costs_message_core(const struct weft_costs *c,
     const struct weft_costs_file *f = c->job.file;
     const struct weft_rec_task *t = &r->task[task];
     return f && t->kind == WEFT_REC_MESSAGE
-             ? f->message_core_s
-                   + (double) t->work.bytes * f->message_core_byte_s
+             ? weft_costs_file_core(f, (double) t->work.bytes)
              : 0;
 }
 
@@ -347,7 +352,7 @@ bool weft_costs_is_measured(const struct weft_costs *c,
     const struct weft_costs_file *f = c->job.file;
     const struct weft_rec_task *t = &r->task[task];
     if (t->kind == WEFT_REC_MESSAGE)
-        return f && f->message_rate > 0;
+        return f && f->n_messages > 0;
     return t->kind != WEFT_REC_TASK
         || (!is_instruction(t, weft_recording_gang_of(r, task))
             && (copy_s(c, r, t) > 0

@@ -414,6 +414,46 @@ double weft_costs_file_task(const struct weft_costs_file *f,
     return w->n_steps * price.seconds * ratio;
 }
 
+/* ---- Messages ---------------------------------------------------------- */
+
+double weft_costs_file_rate(const struct weft_costs_file *f)
+{
+    const struct weft_cost_message *last = &f->message[f->n_messages - 1];
+    return f->n_messages > 1 ? (last->bytes - last[-1].bytes)
+                                   / (last->seconds - last[-1].seconds)
+                             : 0;
+}
+
+/* Linear between sizes, constant before them, and beyond as between the last
+ * two. */
+static struct weft_cost_message message_of(const struct weft_costs_file *f,
+                                           double bytes)
+{
+    const struct weft_cost_message *m = f->message;
+    int32_t i = 1;
+    if (f->n_messages < 2 || bytes <= m->bytes)
+        return f->n_messages > 0 ? *m : (struct weft_cost_message){0, 0, 0};
+    while (i < f->n_messages - 1 && m[i].bytes < bytes)
+        i++;
+    double part = (bytes - m[i - 1].bytes) / (m[i].bytes - m[i - 1].bytes);
+    return (struct weft_cost_message){
+        bytes, m[i - 1].seconds + part * (m[i].seconds - m[i - 1].seconds),
+        m[i - 1].core_s + part * (m[i].core_s - m[i - 1].core_s)};
+}
+
+double weft_costs_file_latency(const struct weft_costs_file *f, double bytes)
+{
+    double rate = weft_costs_file_rate(f);
+    double s = message_of(f, bytes).seconds - f->message[0].core_s
+             - (rate > 0 ? bytes / rate : 0);
+    return s > 0 ? s : 0;
+}
+
+double weft_costs_file_core(const struct weft_costs_file *f, double bytes)
+{
+    return message_of(f, bytes).core_s;
+}
+
 /* ---- As a cluster ------------------------------------------------------ */
 
 void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
@@ -428,10 +468,7 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
     double copies = f->n_memory > 0 ? f->memory[f->n_memory - 1] : rate;
     double host = f->host > 0 ? f->host : copies;
     double inside = f->inside > 0 ? f->inside : host;
-    /* what cores do for a message is counted with it (plan/costs.h) */
-    double handled = f->message_s > f->message_core_s
-                       ? f->message_s - f->message_core_s
-                       : 0;
+    double messages = weft_costs_file_rate(f);
     *out = (struct weft_cluster){.n_kinds = 1, .n_nodes = n_nodes};
     out->kind[0] = (struct weft_node_kind){
         .n_nodes = n_nodes,
@@ -445,8 +482,8 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
         .insert_s = f->insert_s,
         .inside = {inside, inside_s},
         .host = {f->host, f->host > 0 ? inside_s : 0},
-        .rail = {f->message_rate > 0 ? f->message_rate : host,
-                 f->message_rate > 0 ? handled : network_s},
+        .rail = {messages > 0 ? messages : host,
+                 messages > 0 ? weft_costs_file_latency(f, 0) : network_s},
         .n_rails = 1};
     snprintf(out->name, sizeof out->name, "profiled");
     snprintf(out->kind[0].name, sizeof out->kind[0].name, "profiled");

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { WEFT_COSTS_TEXT = 128 };
+enum { WEFT_COSTS_TEXT = 128, WEFT_COSTS_MESSAGES = 16 };
 
 /* An operation's name goes on with this where its points are of decode steps
  * that read prompts: they draw fewer tokens than they have rows. Those under the
@@ -46,6 +46,12 @@ struct weft_cost_op {
     int32_t n;
 };
 
+/* A message between two ranks, and how long a core of either is busy with
+ * it. */
+struct weft_cost_message {
+    double bytes, seconds, core_s;
+};
+
 struct weft_costs_file {
     struct weft_costs_machine machine;
     /* What a device takes from the end of a task to the beginning of the next,
@@ -57,11 +63,9 @@ struct weft_costs_file {
     /* of GPUs, bytes per second of each, all busy: to or from host memory, the
      * slower way; from one GPU to the next. 0: not measured */
     double host, inside;
-    /* between two ranks: seconds of a message without bytes, and bytes per
-     * second; 0: not measured */
-    double message_s, message_rate;
-    /* that a core of either rank is busy with a message; and for each byte */
-    double message_core_s, message_core_byte_s;
+    /* between two ranks, by ascending bytes; none: not measured */
+    struct weft_cost_message message[WEFT_COSTS_MESSAGES];
+    int32_t n_messages;
     struct weft_rec_shape *shape;
     struct weft_cost_op *op;
     int32_t n_shapes, n_ops;
@@ -98,6 +102,14 @@ int weft_costs_file_read(const char *path,
 /* Seconds of a recorded task; below 0: its operation was not measured. */
 double weft_costs_file_task(const struct weft_costs_file *file,
                             const struct weft_recording *r, int64_t task);
+
+/* Bytes per second of large messages, and, of one of so many bytes, seconds
+ * beside what these take on their way and a core needs for a message without,
+ * and that a core is busy. 0: not measured. */
+double weft_costs_file_rate(const struct weft_costs_file *file);
+double weft_costs_file_latency(const struct weft_costs_file *file,
+                               double bytes);
+double weft_costs_file_core(const struct weft_costs_file *file, double bytes);
 
 /* The machine as a cluster of nodes with so many devices: as fast as its
  * fastest task, memory and messages as its copies with all devices busy, and

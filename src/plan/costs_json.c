@@ -10,13 +10,9 @@
 enum { FORMAT = 1, MAX_BYTES = 64 << 20, N_NUMBERS = 5, MOST = 1 << 30 };
 
 static const char *const top_keys[] = {
-    "format",       "unit",           "weft",
-    "machine",      "kernels",        "device",
-    "devices",      "task_s",         "task_tile_s",
-    "insert_s",     "insert_tile_s",  "memory",
-    "host",         "inside",         "message_s",
-    "message_rate", "message_core_s", "message_core_byte_s",
-    "shapes",       "operations"};
+    "format",  "unit",   "weft",        "machine",  "kernels",       "device",
+    "devices", "task_s", "task_tile_s", "insert_s", "insert_tile_s", "memory",
+    "host",    "inside", "messages",    "shapes",   "operations"};
 
 /* The most of what is measured, so that sums and products are finite. */
 #define MOST_MEASURED 1e24
@@ -29,12 +25,7 @@ static const struct {
     {"task_s", offsetof(struct weft_costs_file, task_s)},
     {"task_tile_s", offsetof(struct weft_costs_file, task_tile_s)},
     {"insert_s", offsetof(struct weft_costs_file, insert_s)},
-    {"insert_tile_s", offsetof(struct weft_costs_file, insert_tile_s)},
-    {"message_s", offsetof(struct weft_costs_file, message_s)},
-    {"message_rate", offsetof(struct weft_costs_file, message_rate)},
-    {"message_core_s", offsetof(struct weft_costs_file, message_core_s)},
-    {"message_core_byte_s",
-     offsetof(struct weft_costs_file, message_core_byte_s)}};
+    {"insert_tile_s", offsetof(struct weft_costs_file, insert_tile_s)}};
 
 /* Numbers of a shape. */
 static const struct {
@@ -112,7 +103,12 @@ void weft_costs_file_text(const struct weft_costs_file *f,
         weft_string_addf(out, "%s%.6g", i ? ", " : "", f->memory[i]);
     weft_string_addf(out, "],\n \"host\": %.6g, \"inside\": %.6g", f->host,
                      f->inside);
-    weft_string_add(out, ",\n \"shapes\": [");
+    weft_string_add(out, ",\n \"messages\": [");
+    for (int32_t i = 0; i < f->n_messages; i++)
+        weft_string_addf(out, "%s[%.9g, %.6g, %.6g]", i ? ", " : "",
+                         f->message[i].bytes, f->message[i].seconds,
+                         f->message[i].core_s);
+    weft_string_add(out, "],\n \"shapes\": [");
     for (int32_t i = 0; i < f->n_shapes; i++) {
         weft_string_add(out, i ? ",\n  " : "\n  ");
         write_shape(&f->shape[i], out);
@@ -205,19 +201,50 @@ static int read_shape(const json_t *item, const char *subject,
     return rc;
 }
 
+/* Numbers from 0 on; whether the item is a list of n of them. */
+static bool read_numbers(const json_t *item, size_t n, double out[])
+{
+    bool ok = json_is_array(item) && json_array_size(item) == n;
+    for (size_t i = 0; ok && i < n; i++) {
+        const json_t *number = json_array_get(item, i);
+        out[i] = json_number_value(number); /* 0 of what is no number */
+        ok = json_is_number(number) && out[i] >= 0 && out[i] <= MOST_MEASURED;
+    }
+    return ok;
+}
+
+static int read_messages(const json_t *messages, const char *path,
+                         struct weft_costs_file *f, struct weft_err *err)
+{
+    size_t n = json_array_size(messages);
+    bool ok = n != 1 && n <= WEFT_COUNT(f->message);
+    for (size_t i = 0; ok && i < n; i++) {
+        struct weft_cost_message *m = &f->message[i];
+        double v[3];
+        ok = read_numbers(json_array_get(messages, i), WEFT_COUNT(v), v);
+        if (ok)
+            *m = (struct weft_cost_message){v[0], v[1], v[2]};
+        ok = ok
+          && (i == 0
+              || (m->bytes > m[-1].bytes
+                  && (i + 1 < n || m->seconds > m[-1].seconds)));
+    }
+    f->n_messages = ok ? (int32_t) n : 0;
+    return ok ? 0
+              : weft_err_set(err, WEFT_EINVAL,
+                             "%s: 'messages' must be a list of at most %d, "
+                             "none or several, of bytes, which ascend, and "
+                             "seconds of a message and of a core; the last "
+                             "takes longer than the one before",
+                             path, (int) WEFT_COUNT(f->message));
+}
+
 static int read_point(const json_t *item, const char *subject,
                       const struct weft_cost_point *before,
                       struct weft_cost_point *out, struct weft_err *err)
 {
     double v[N_NUMBERS];
-    bool ok = json_is_array(item) && json_array_size(item) == N_NUMBERS;
-    for (size_t i = 0; ok && i < N_NUMBERS; i++) {
-        const json_t *number = json_array_get(item, i);
-        ok = json_is_number(number) && json_number_value(number) >= 0
-          && json_number_value(number) <= MOST_MEASURED;
-        v[i] = ok ? json_number_value(number) : 0;
-    }
-    if (!ok)
+    if (!read_numbers(item, N_NUMBERS, v))
         return weft_err_set(
             err, WEFT_EINVAL,
             "%s: a point must be 5 numbers from 0 to %g: rows, "
@@ -265,9 +292,11 @@ static int read_op(const json_t *item, const char *subject, int32_t n_shapes,
 static int read_lists(const json_t *root, const char *path,
                       struct weft_costs_file *f, struct weft_err *err)
 {
-    json_t *memory = NULL, *shapes = NULL, *ops = NULL;
+    json_t *memory = NULL, *messages = NULL, *shapes = NULL, *ops = NULL;
     char subject[4200];
     int rc = weft_json_array(root, path, "memory", &memory, err);
+    if (!rc)
+        rc = weft_json_array(root, path, "messages", &messages, err);
     if (!rc)
         rc = weft_json_array(root, path, "shapes", &shapes, err);
     if (!rc)
@@ -279,6 +308,8 @@ static int read_lists(const json_t *root, const char *path,
     if (!f->shape || !f->op)
         return weft_err_nomem(err, path, json_array_size(ops) * 40);
     rc = read_memory(memory, path, f, err);
+    if (!rc)
+        rc = read_messages(messages, path, f, err);
     for (size_t i = 0; i < json_array_size(shapes) && !rc; i++) {
         snprintf(subject, sizeof subject, "%s: shapes[%zu]", path, i);
         rc = read_shape(json_array_get(shapes, i), subject,

@@ -437,14 +437,15 @@ static void test_measured(void)
     char name[] = "op";
     struct weft_cost_op op = {
         .name = name, .shape = -1, .point = &point, .n = 1};
-    const struct weft_costs_file file = {.task_s = 1,
-                                         .task_tile_s = 0.25,
-                                         .insert_s = 2,
-                                         .insert_tile_s = 0.5,
-                                         .message_core_s = 3,
-                                         .message_core_byte_s = 0.1,
-                                         .op = &op,
-                                         .n_ops = 1};
+    const struct weft_costs_file file = {
+        .task_s = 1,
+        .task_tile_s = 0.25,
+        .insert_s = 2,
+        .insert_tile_s = 0.5,
+        .message = {{0, 4, 3}, {40, 29, 7}, {100, 39, 13}},
+        .n_messages = 3,
+        .op = &op,
+        .n_ops = 1};
     struct weft_costs *costs;
     parse(good);
     REQUIRE_OK(weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
@@ -470,8 +471,10 @@ static void test_measured(void)
     double latency, bytes;
     CHECK_INT(weft_costs_message(costs, &r, message, link, &latency, &bytes),
               2);
-    CHECK(near(bytes, 50 + 3 * 25e9) && near(latency, 8e-6));
-    CHECK(near(weft_costs_message_core(costs, &r, message), 3 + 50 * 0.1));
+    /* 30 2/3 s, of which 3 are a core's and 8 1/3 its way, at 6 bytes a second;
+     * one without bytes waits for 1 s */
+    CHECK(near(bytes, 50 + 3 * 25e9) && near(latency, 8e-6 + 18 + 1.0 / 3));
+    CHECK(near(weft_costs_message_core(costs, &r, message), 7 + 10 * 0.1));
     CHECK(weft_costs_message_core(costs, &r, one) == 0);
     weft_recording_release(&r);
     weft_costs_free(costs);

@@ -92,10 +92,8 @@ static void collect(struct weft_costs_file *f)
         .insert_tile_s = 2e-7,
         .host = 25e9,
         .inside = 300e9,
-        .message_s = 7e-6,
-        .message_core_s = 2e-6,
-        .message_core_byte_s = 1e-10,
-        .message_rate = 2e9};
+        .message = {{0, 7e-6, 2e-6}, {1e4, 1e-4, 3e-6}, {1e6, 5.95e-4, 1e-5}},
+        .n_messages = 3};
     REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
 }
 
@@ -331,7 +329,20 @@ static void test_file(void)
     CHECK_INT(again.machine.n_devices, 2);
     CHECK(near(again.task_s, 3e-6) && near(again.task_tile_s, 1e-7));
     CHECK(near(again.insert_s, 5e-6) && near(again.insert_tile_s, 2e-7));
-    CHECK(near(again.message_core_byte_s, 1e-10));
+    CHECK_INT(again.n_messages, 3);
+    CHECK(near(weft_costs_file_rate(&again), 2e9));
+    const double message[][3] = {/* bytes, latency, of a core */
+                                 {0, 5e-6, 2e-6},
+                                 {5e3, 5.35e-5 - 2e-6 - 2.5e-6, 2.5e-6},
+                                 {1e4, 1e-4 - 2e-6 - 5e-6, 3e-6},
+                                 {5.05e5, 1e-4 - 2e-6 - 5e-6, 6.5e-6},
+                                 {1.99e6, 1e-4 - 2e-6 - 5e-6, 1.7e-5}};
+    for (size_t i = 0; i < WEFT_COUNT(message); i++) {
+        CHECK(near(weft_costs_file_latency(&again, message[i][0]),
+                   message[i][1]));
+        CHECK(
+            near(weft_costs_file_core(&again, message[i][0]), message[i][2]));
+    }
     struct weft_cluster cluster;
     again.memory[again.n_memory++] = 3e12;
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
@@ -339,7 +350,7 @@ static void test_file(void)
     CHECK(near(cluster.kind[0].inside.bytes_per_s, 300e9));
     CHECK(near(cluster.kind[0].rail.bytes_per_s, 2e9));
     CHECK(near(cluster.kind[0].rail.latency_s, 7e-6 - 2e-6));
-    again.message_rate = 0; /* as fast as copies then */
+    again.n_messages = 0; /* as fast as copies then */
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
     CHECK(near(cluster.kind[0].rail.bytes_per_s, 25e9));
     CHECK(near(cluster.kind[0].memory_bytes_per_s, 3e12));
@@ -376,6 +387,10 @@ static void test_file(void)
     spoil(path, text.data, "[4, 3,", "[4e300, 3,", "5 numbers");
     spoil(path, text.data, "\"memory\": [", "\"memory\": [0", "above 0");
     spoil(path, text.data, "\"memory\": [", "\"memory\": [\"x\"", "above 0");
+    spoil(path, text.data, "[10000, 0.0001", "[0, 0.0001", "'messages'");
+    spoil(path, text.data, "[10000, 0.0001", "[\"no\", 0.0001", "'messages'");
+    spoil(path, text.data, ", [1000000, 0.000595", ", [1000000, 0.00001",
+          "the last takes longer");
     spoil(path, text.data, "\"hidden\": 8", "\"hidden\": 0", "shapes[0]: ");
     spoil(path, text.data, "\"shape\": 0", "\"shape\": 1", "operations[");
     read_text(path, "[]", NULL, "must hold an object");
