@@ -62,7 +62,7 @@ const char weft_help_plan[] =
     "there\n"
     "      --seed N, --evaluations N, --branches N, --time-limit S, "
     "--recording N\n"
-    "                          of it; default: 1, 400, 20000 thousand, none, "
+    "                          of it; default: 1, 400, 10000 thousand, none, "
     "1024 MiB\n"
     "      --lengths WHAT      of responses, for both: see weft simulate\n"
     "      --graph             print the algorithm's dataflow graph\n"

@@ -280,7 +280,7 @@ static struct weft_find find_of(const struct weft_cli_plan_options *o,
         .stop = time_is_over,
         .how = {.seed = (uint64_t) given(o->seed, 1),
                 .evaluations = 1000 * given(o->evaluations, 400),
-                .branches = 1000 * given(o->branches, 20000),
+                .branches = 1000 * given(o->branches, 10000),
                 .stop = search_is_over,
                 .ctx = limit}};
 }

@@ -105,6 +105,8 @@ static void check_period(const int32_t *choice,
     CHECK(period >= v->bound * (1 - 4.0 / LONG));
 }
 
+static int n_raised; /* bounds of searches that were cut early, by these */
+
 static void check_problem(void)
 {
     struct weft_search *s;
@@ -131,10 +133,15 @@ static void check_problem(void)
     if (r.fits) {
         CHECK(fabs(r.value.period - best) <= 1e-9 * best);
         CHECK(fabs(r.bound - best) <= 1e-9 * best);
-        /* cut early, it is still a bound */
-        for (how.branches = 0; how.branches < 50; how.branches += 7) {
+        /* cut early, it is still a bound, and no worse than without */
+        double without = 0;
+        for (how.branches = 0; how.branches < 400; how.branches += 13) {
             REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
             CHECK(r.bound <= best * (1 + 1e-9) && r.bound > 0);
+            without = how.branches == 0 ? r.bound : without;
+            CHECK(r.bound >= without);
+            n_raised += r.bound > without * (1 + 1e-9)
+                     && r.bound < best * (1 - 1e-3);
         }
     }
     weft_search_free(s);
@@ -147,6 +154,7 @@ static void test_random(void)
         p.device_bytes = 60 + 10 * (double) (seed % 6);
         check_problem();
     }
+    CHECK(n_raised > 5);
 }
 
 static void test_fused(void)

@@ -3,8 +3,9 @@
  * Branch and bound: calls take options one after another, those first that
  * weigh most. What the options taken so far and the least of all others come to
  * in each mixture of bounds (inside.h) is a bound of everything below; it is
- * left out where that is no better than the best. What is never looked at
- * leaves the gap.
+ * left out where that is no better than the best. Where there are too many
+ * branches for that, whatever is below a lower limit is looked at instead, which
+ * proves that limit; what is between it and the best is the gap.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ struct branching {
      * at least, (n_calls + 1) each */
     double held[WEFT_MAX_CALLS + 1], rest_held[WEFT_MAX_CALLS + 1];
     bool mirrors;     /* devices can be exchanged */
-    double lowest;    /* bound of what may be better than the best */
+    double below;     /* what is not less is left out */
+    int64_t branches; /* after so many it ends */
     double any_order; /* the lowest bound of choices that were played */
     bool cut;
 };
@@ -109,7 +111,7 @@ static double most(const struct branching *b)
 {
     double period = fits(b) ? b->best->value.period : INFINITY;
     double known = b->how->known;
-    return known > 0 && known < period ? known : period;
+    return fmin(known > 0 && known < period ? known : period, b->below);
 }
 
 /* Choices that cannot be better are not played. */
@@ -130,7 +132,7 @@ static void leaf(struct branching *b)
 
 static bool spent(struct branching *b)
 {
-    if (!b->cut && b->best->branches >= b->how->branches)
+    if (!b->cut && b->best->branches >= b->branches)
         b->cut = true;
     if (!b->cut && ++b->n_taken % ASK_EVERY == 0 && b->how->stop
         && b->how->stop(b->how->ctx))
@@ -152,11 +154,8 @@ static void descend(struct branching *b, int32_t d)
     for (int32_t i = 0; i < call->n_options; i++) {
         if (child[i].bound >= most(b))
             return; /* and so are the others */
-        if (spent(b)) {
-            if (child[i].bound < b->lowest)
-                b->lowest = child[i].bound;
+        if (spent(b))
             return;
-        }
         b->choice[c] = child[i].option;
         const struct weft_option *o = &call->option[child[i].option];
         if (b->mirrors
@@ -237,6 +236,40 @@ static bool make_room(struct branching *b)
     return ok;
 }
 
+/* Looks at all that may be less than `below`, and than the best, in so many
+ * branches; whether these are enough, so that nothing else is. */
+static bool prove(struct branching *b, double below, int64_t branches)
+{
+    b->below = below;
+    b->branches = b->best->branches + branches;
+    b->cut = false;
+    descend(b, 0);
+    if (!b->cut && most(b) < INFINITY)
+        b->best->bound = fmax(b->best->bound, most(b));
+    return !b->cut;
+}
+
+/* That nothing is better than the best, or else than as large a part of it as can
+ * be proven. */
+static void raise_bound(struct branching *b)
+{
+    const double near = 1e-3;
+    int64_t end = b->best->branches + b->how->branches;
+    double high = INFINITY;
+    if (prove(b, INFINITY, b->how->branches / 4))
+        return;
+    b->below = INFINITY;
+    high = most(b);
+    while (high < INFINITY && high - b->best->bound > near * high
+           && b->best->branches < end && !b->best->stopped) {
+        double middle = (b->best->bound + high) / 2;
+        if (!prove(b, middle, (end - b->best->branches + 1) / 2))
+            high = middle;
+        b->below = INFINITY;
+        high = fmin(high, most(b));
+    }
+}
+
 int weft_search_branch(const struct weft_search *s,
                        const struct weft_search_how *how,
                        struct weft_search_result *best, struct weft_err *err)
@@ -246,7 +279,6 @@ int weft_search_branch(const struct weft_search *s,
                           .best = best,
                           .n_bounds = s->n_cycles * WEFT_SEARCH_WEIGHTS,
                           .mirrors = weft_search_has_mirrors(s->p),
-                          .lowest = INFINITY,
                           .any_order = INFINITY};
     int rc = 0;
     if (!make_room(&b)) {
@@ -258,14 +290,8 @@ int weft_search_branch(const struct weft_search *s,
         best->bound = root_bound(&b);
         if (how->known > 0 && how->known < best->bound)
             best->bound = how->known;
-        if (how->branches > 0 && !best->stopped) {
-            descend(&b, 0);
-            /* what was left out is no better than the best */
-            double lowest = b.lowest;
-            lowest = most(&b) < lowest ? most(&b) : lowest;
-            if (lowest < INFINITY && lowest > best->bound)
-                best->bound = lowest;
-        }
+        if (how->branches > 0 && !best->stopped)
+            raise_bound(&b);
         if (s->p->left_out_s > 0 && s->p->left_out_s < best->bound)
             best->bound = s->p->left_out_s;
         best->any_order = fmin(best->bound, b.any_order);

@@ -67,7 +67,7 @@ struct weft_find {
 /* How much is searched unless something else is said. */
 #define WEFT_FIND_HOW                                                        \
     {                                                                        \
-        .seed = 1, .evaluations = 400000, .branches = 20000000               \
+        .seed = 1, .evaluations = 400000, .branches = 10000000               \
     }
 
 /* Finds a plan, whose memory is predicted, and fits a device in any order of
