@@ -335,22 +335,43 @@ static int compare(const char *path, const char *what, const char *theirs,
                         path, what, theirs, ours);
 }
 
+/* here: NULL: any. */
+static int read_machine(const json_t *root, const char *path,
+                        const struct weft_costs_machine *here,
+                        struct weft_costs_machine *out, struct weft_err *err)
+{
+    int rc = read_text(root, path, "weft", out->version, err);
+    if (!rc)
+        rc = read_text(root, path, "machine", out->cpu, err);
+    if (!rc)
+        rc = read_text(root, path, "kernels", out->kernels, err);
+    if (!rc)
+        rc = read_text(root, path, "device", out->device, err);
+    if (!rc && here)
+        rc = compare(path, "machine", out->cpu, here->cpu, err);
+    if (!rc && here)
+        rc = compare(path, "device", out->device, here->device, err);
+    if (!rc && here)
+        rc = compare(path, "kernels", out->kernels, here->kernels, err);
+    if (!rc && here)
+        rc = compare(path, "version", out->version, here->version, err);
+    return rc;
+}
+
+/* Another version's keys may be others: whose it is comes first. */
 static int read_root(const json_t *root, const char *path,
                      const struct weft_costs_machine *here,
                      struct weft_costs_file *f, struct weft_err *err)
 {
     int64_t v = 0;
-    int rc = weft_json_keys(root, path, top_keys, WEFT_COUNT(top_keys), err);
+    bool named = json_is_string(json_object_get(root, "weft"));
+    int rc = named ? read_machine(root, path, here, &f->machine, err) : 0;
+    if (!rc)
+        rc = weft_json_keys(root, path, top_keys, WEFT_COUNT(top_keys), err);
     if (!rc)
         rc = weft_json_int(root, path, "format", FORMAT, FORMAT, &v, err);
     if (!rc)
-        rc = read_text(root, path, "weft", f->machine.version, err);
-    if (!rc)
-        rc = read_text(root, path, "machine", f->machine.cpu, err);
-    if (!rc)
-        rc = read_text(root, path, "kernels", f->machine.kernels, err);
-    if (!rc)
-        rc = read_text(root, path, "device", f->machine.device, err);
+        rc = read_machine(root, path, here, &f->machine, err);
     if (!rc)
         rc = weft_json_int(root, path, "devices", 1, 64, &v, err);
     f->machine.n_devices = (int32_t) v;
@@ -362,14 +383,6 @@ static int read_root(const json_t *root, const char *path,
         rc = read_measured(root, path, "host", false, &f->host, err);
     if (!rc)
         rc = read_measured(root, path, "inside", false, &f->inside, err);
-    if (!rc && here)
-        rc = compare(path, "machine", f->machine.cpu, here->cpu, err);
-    if (!rc && here)
-        rc = compare(path, "device", f->machine.device, here->device, err);
-    if (!rc && here)
-        rc = compare(path, "kernels", f->machine.kernels, here->kernels, err);
-    if (!rc && here)
-        rc = compare(path, "version", f->machine.version, here->version, err);
     return rc ? rc : read_lists(root, path, f, err);
 }
 

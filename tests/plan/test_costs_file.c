@@ -371,6 +371,14 @@ static void test_file(void)
     snprintf(here.version, sizeof here.version, "2.0");
     read_text(path, text.data, &here, "version '1.0'");
     spoil(path, text.data, "\"format\": 1", "\"format\": 2", "format");
+    /* another version may have other keys */
+    struct weft_string other = {0};
+    const char *key = strstr(text.data, "\"messages\"");
+    weft_string_addf(&other, "%.*s\"message_s\": 1, %s",
+                     (int) (key - text.data), text.data, key);
+    read_text(path, other.data, &here, "version '1.0'");
+    read_text(path, other.data, NULL, "message_s");
+    weft_string_release(&other);
     spoil(path, text.data, "\"weft\"", "\"wefd\"", "wefd");
     spoil(path, text.data, "\"task_s\": 3e-06", "\"task_s\": \"no\"",
           "task_s");
