@@ -98,6 +98,7 @@ struct priced {
     double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
     int32_t call[WEFT_OVERLAP_MODELS];    /* which infers with it */
     int32_t n_models;
+    double prompt; /* tokens, in the mean: no rows of the head */
 };
 
 static double step_s(void *ctx, const struct weft_work_rows *rows)
@@ -106,14 +107,23 @@ static double step_s(void *ctx, const struct weft_work_rows *rows)
     return weft_steps_s(&p->steps, rows);
 }
 
+/* Seconds of a pass of texts of `each` tokens. */
+static double texts_s(const struct priced *p, int32_t model, double tokens,
+                      double each)
+{
+    double targets = tokens * fmax(1 - p->prompt / each, 0);
+    const struct weft_work_rows rows = {
+        (int32_t) ceil(tokens), (int32_t) ceil(fmax(targets, 1)),
+        (int64_t) (tokens * each / 2), 0};
+    return weft_pass_price_s(p->model[model], &rows);
+}
+
 static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 {
     struct priced *p = ctx;
-    double of = p->replicas[model], tokens = n_tokens / fmax(of, 1);
-    const struct weft_work_rows rows = {
-        (int32_t) ceil(tokens), (int32_t) ceil(tokens),
-        (int64_t) (tokens * n_tokens / n / 2), 0};
-    return weft_pass_price_s(p->model[model], &rows) / fmin(of, 1);
+    double of = p->replicas[model];
+    return texts_s(p, model, n_tokens / fmax(of, 1), n_tokens / n)
+         / fmin(of, 1);
 }
 
 static void priced_release(struct priced *p)
@@ -121,6 +131,15 @@ static void priced_release(struct priced *p)
     weft_steps_release(&p->steps);
     for (int32_t i = 0; i < p->n_models; i++)
         weft_pass_price_free(p->model[i]);
+}
+
+static double mean_prompt(const struct weft_tail *tail)
+{
+    int32_t n = tail->n_past * tail->n_samples;
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += tail->prompt[i];
+    return n > 0 ? sum / n : 0;
 }
 
 /* Inference calls that are made as the set's samples end, on devices that
@@ -141,7 +160,7 @@ static int priced_init(const struct weft_iteration_set *set,
     const struct weft_trainer *t = p->t;
     const struct weft_g_generate *gen = &t->gen[set->call];
     int32_t replicas = weft_migration_replicas(gen);
-    *out = (struct priced){.n_models = 0};
+    *out = (struct priced){.prompt = mean_prompt(t->tail)};
     int rc = weft_steps_init(t->tail->costs, &gen->model->shape, &gen->layout,
                              gen->n_instances / replicas, gen->n_slots,
                              gen->max_total, &out->steps, err);
@@ -401,16 +420,6 @@ int weft_tail_bound(const struct weft_iteration *p, double *out,
 
 /* ---- Pace --------------------------------------------------------------- */
 
-/* Seconds of a micro-batch of a replica, of texts of `each` tokens. */
-static double micro_batch_s(struct weft_pass_price *model, double tokens,
-                            double each)
-{
-    int32_t n = (int32_t) ceil(tokens);
-    const struct weft_work_rows rows = {n, n, (int64_t) (tokens * each / 2),
-                                        0};
-    return weft_pass_price_s(model, &rows);
-}
-
 /* What a row of a prompt adds to a step in which all slots decode. */
 static double read_more_s(struct priced *p, int32_t most)
 {
@@ -444,8 +453,8 @@ static int find_pace(const struct weft_iteration_set *set,
                                   set->p->t->config.rollout.prefill_tokens);
     }
     for (int32_t k = 0; k < p.n_models && !rc; k++) {
-        double one = micro_batch_s(p.model[k], each, each);
-        double full = micro_batch_s(p.model[k], most, each);
+        double one = texts_s(&p, k, each, each);
+        double full = texts_s(&p, k, most, each);
         double token_s = fmax(full - one, 0) / (most - each);
         out->infer[p.call[k]].token_s = token_s;
         out->infer[p.call[k]].batch_s = fmax(one - each * token_s, 0);

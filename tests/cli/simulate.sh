@@ -51,6 +51,18 @@ expect 0 "" shape.yaml --nodes 1 --from layout=dp2tp2 \
 cmp -s table out || fail "without a tokenizer another table"
 expect 1 "response_tokens' has no meaning where" shape.yaml \
     data.response_tokens=6
+# Where most of inference would be the head's rows of prompts, of which there are
+# none, the bound is none of more than is done.
+mkdir wide
+sed -e 's/"vocab_size": [0-9]*/"vocab_size": 32000/' \
+    -e 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 256/' \
+    shape/config.json >wide/config.json
+sed 's|: shape|: wide|' shape.yaml >wide.yaml
+expect 0 "" wide.yaml --nodes 1 --from layout=dp4 data.prompt_tokens=200 \
+    rollout.max_new_tokens=4
+awk '/^generation and inference:/ { ok = $NF > 0 && $NF <= $4 }
+    END { exit !ok }' out ||
+    fail "generation and inference undercut their bound"
 expect 1 "nothing.yaml" shape.yaml --cluster nothing.yaml
 expect 1 "3 nodes of 4 devices, of which cluster 'eight' has 2" "$ppo" \
     --cluster cluster.yaml --nodes 3
