@@ -255,11 +255,10 @@ static void raise_bound(struct branching *b)
 {
     const double near = 1e-3;
     int64_t end = b->best->branches + b->how->branches;
-    double high = INFINITY;
     if (prove(b, INFINITY, b->how->branches / 4))
         return;
     b->below = INFINITY;
-    high = most(b);
+    double high = most(b);
     while (high < INFINITY && high - b->best->bound > near * high
            && b->best->branches < end && !b->best->stopped) {
         double middle = (b->best->bound + high) / 2;
@@ -287,7 +286,7 @@ int weft_search_branch(const struct weft_search *s,
         for (int32_t c = 0; c < s->p->n_calls; c++)
             set_parts(&b, c);
         set_order(&b);
-        best->bound = root_bound(&b);
+        best->bound = fmax(best->bound, root_bound(&b)); /* it may be proven */
         if (how->known > 0 && how->known < best->bound)
             best->bound = how->known;
         if (how->branches > 0 && !best->stopped)
