@@ -421,7 +421,8 @@ double weft_costs_file_rate(const struct weft_costs_file *f)
     if (f->n_messages < 2)
         return 0;
     const struct weft_cost_message *last = &f->message[f->n_messages - 1];
-    return (last->bytes - last[-1].bytes) / (last->seconds - last[-1].seconds);
+    return (last->bytes - last[-1].bytes)
+         / (last->seconds - last[-1].seconds);
 }
 
 /* Linear between sizes, constant before them, and beyond as between the last

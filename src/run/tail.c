@@ -112,9 +112,9 @@ static double texts_s(const struct priced *p, int32_t model, double tokens,
                       double each)
 {
     double targets = tokens * fmax(1 - p->prompt / each, 0);
-    const struct weft_work_rows rows = {
-        (int32_t) ceil(tokens), (int32_t) ceil(fmax(targets, 1)),
-        (int64_t) (tokens * each / 2), 0};
+    const struct weft_work_rows rows = {(int32_t) ceil(tokens),
+                                        (int32_t) ceil(fmax(targets, 1)),
+                                        (int64_t) (tokens * each / 2), 0};
     return weft_pass_price_s(p->model[model], &rows);
 }
 

@@ -17,6 +17,14 @@ enum { MOST = 96 };
 static struct weft_recording r;
 static struct weft_span ran[MOST];
 static struct weft_shape shape;
+static const struct weft_shape small = {.hidden = 8,
+                                        .n_layers = 3,
+                                        .n_heads = 4,
+                                        .n_kv_heads = 2,
+                                        .head_dim = 2,
+                                        .intermediate = 64,
+                                        .vocab = 64,
+                                        .n_blocks = 4};
 static struct weft_err err;
 
 static void task(const char *op, const struct weft_work *work, double s)
@@ -51,14 +59,7 @@ static void add_bytes(double bytes, double s)
 
 static void collect(struct weft_costs_file *f)
 {
-    shape = (struct weft_shape){.hidden = 8,
-                                .n_layers = 3,
-                                .n_heads = 4,
-                                .n_kv_heads = 2,
-                                .head_dim = 2,
-                                .intermediate = 64,
-                                .vocab = 64,
-                                .n_blocks = 4};
+    shape = small;
     memset(ran, 0, sizeof ran);
     weft_recording_init(&r);
     add_layer(16, 1);
@@ -202,14 +203,7 @@ static void test_steps(void)
     struct weft_costs_file f = {.n_ops = 0};
     memset(ran, 0, sizeof ran);
     weft_recording_init(&r);
-    shape = (struct weft_shape){.hidden = 8,
-                                .n_layers = 3,
-                                .n_heads = 4,
-                                .n_kv_heads = 2,
-                                .head_dim = 2,
-                                .intermediate = 64,
-                                .vocab = 64,
-                                .n_blocks = 4};
+    shape = small;
     add_step("step", 2, 200, 2);
     add_step("step", 4, 400, 10);
     int64_t first = r.n_tasks;

@@ -286,7 +286,8 @@ int weft_search_branch(const struct weft_search *s,
         for (int32_t c = 0; c < s->p->n_calls; c++)
             set_parts(&b, c);
         set_order(&b);
-        best->bound = fmax(best->bound, root_bound(&b)); /* it may be proven */
+        best->bound = fmax(best->bound,
+                           root_bound(&b)); /* it may be proven */
         if (how->known > 0 && how->known < best->bound)
             best->bound = how->known;
         if (how->branches > 0 && !best->stopped)
