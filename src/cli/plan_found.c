@@ -221,11 +221,17 @@ static void tell_memory(const struct weft_cli_plan_options *o,
     weft_cli_tell(o, text);
 }
 
-/* Time that a search has: three quarters of it before plans are simulated as a
- * whole, a tenth to count the plan's memory. */
+/* Time that a search has: three fifths of it to price layouts, three quarters
+ * before plans are simulated as a whole, a tenth to count the plan's memory. */
 struct limit {
-    double searched_s, end_s; /* INFINITY: none */
+    double priced_s, searched_s, end_s; /* INFINITY: none */
 };
+
+static bool pricing_is_over(void *ctx)
+{
+    const struct limit *limit = ctx;
+    return weft_cli_stop || weft_clock_s() > limit->priced_s;
+}
 
 static bool search_is_over(void *ctx)
 {
@@ -243,8 +249,9 @@ static struct limit limit_of(const struct weft_cli_plan_options *o)
 {
     double now_s = weft_clock_s();
     if (o->time_limit == 0)
-        return (struct limit){INFINITY, INFINITY};
-    return (struct limit){now_s + 0.75 * o->time_limit,
+        return (struct limit){INFINITY, INFINITY, INFINITY};
+    return (struct limit){now_s + 0.6 * o->time_limit,
+                          now_s + 0.75 * o->time_limit,
                           now_s + 0.9 * o->time_limit};
 }
 
@@ -278,6 +285,7 @@ static struct weft_find find_of(const struct weft_cli_plan_options *o,
         .finalists = WEFT_SEARCH_FINALISTS,
         .gangs = o->gangs,
         .stop = time_is_over,
+        .stop_pricing = pricing_is_over,
         .how = {.seed = (uint64_t) given(o->seed, 1),
                 .evaluations = 1000 * given(o->evaluations, 400),
                 .branches = 1000 * given(o->branches, 10000),

@@ -168,6 +168,28 @@ static void test_first(void)
     close_finding(&f);
 }
 
+/* Time for pricing is up, for searching it is not: the fastest layouts of each
+ * call do not fit together, and a plan that does is searched. */
+static void test_pricing_is_over(void)
+{
+    static const char *const word[] = {LONG, NULL};
+    struct finding f;
+    struct weft_found found;
+    struct weft_plan plan;
+    open_finding(&f, deep, 4, word);
+    f.needs.plan.device_bytes = 24 << 20;
+    f.find.finalists = 1;
+    f.find.stop_pricing = is_stopped;
+    asked = 7;
+    REQUIRE_OK(
+        weft_run_find(&f.config, &f.needs.plan, &f.find, &plan, &found, &err),
+        err);
+    CHECK_INT(found.priced, 8);
+    CHECK(found.result.fits);
+    weft_plan_release(&plan);
+    close_finding(&f);
+}
+
 static int goes_on; /* how often it is not time to stop */
 
 static bool is_over(void *ctx)
@@ -364,6 +386,7 @@ static void test_remove(void)
 
 WEFT_TESTS("run/find_options", {"make", make_runs},
            {"left_out", test_left_out}, {"not_priced", test_not_priced},
-           {"first", test_first}, {"time_is_up", test_time_is_up},
+           {"first", test_first}, {"pricing_is_over", test_pricing_is_over},
+           {"time_is_up", test_time_is_up},
            {"nothing_fits", test_time_is_up_and_nothing_fits},
            {"fixed", test_fixed}, {"remove", test_remove})

@@ -130,7 +130,7 @@ static int price(struct weft_finding *f, int32_t call,
         set_large(f, &o, c);
         rc = weft_finding_add(f, call, &o, err);
     }
-    f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
+    f->stopped = weft_finding_stops(f);
     if (f->find->progress)
         f->find->progress((int32_t) f->n_priced, f->n_tried);
     return rc;

@@ -24,6 +24,14 @@ bool weft_finding_grow(void *array, int32_t n, int32_t *room, size_t size)
     return true;
 }
 
+bool weft_finding_stops(const struct weft_finding *f)
+{
+    const struct weft_find *find = f->find;
+    bool (*stop)(void *ctx) = find->stop_pricing ? find->stop_pricing
+                                                 : find->how.stop;
+    return stop && stop(find->how.ctx);
+}
+
 /* ---- Layouts ------------------------------------------------------------ */
 
 /* The most nodes of which every number makes a mesh, anywhere; of more they are

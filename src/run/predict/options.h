@@ -51,8 +51,9 @@ struct weft_found {
 
 struct weft_find {
     const struct weft_simulate_options *simulate;
-    /* how.stop is asked while layouts are priced, too; what is not priced by
-     * then has no options */
+    /* asked, with how.ctx, while layouts are priced; what is not priced by then
+     * has no options. NULL: how.stop is, so that nothing is searched then */
+    bool (*stop_pricing)(void *ctx);
     struct weft_search_how how;
     bool gangs; /* as of weft_trainer_predict(), also with few devices */
     int32_t finalists; /* to simulate, of the search's; 0: all */

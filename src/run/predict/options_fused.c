@@ -140,7 +140,7 @@ static int pair_degrees(struct weft_finding *f, int32_t i, int32_t j,
                 f->n_pairs++;
                 rc = pair(f, &a[x], &b[y], first, err);
             }
-        f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
+        f->stopped = weft_finding_stops(f);
     }
     return rc;
 }
