@@ -380,9 +380,10 @@ static struct price at_step(const struct weft_costs_file *f,
 {
     struct price d = at_rows(f, decodes, p->n_rows, p->n_keys);
     struct price r = at_rows(f, reads, p->n_rows, p->n_keys);
-    double more = (d.flop - p->flop) / (d.flop - r.flop);
-    if (r.flop < d.flop && more > -0.01)
+    if (r.flop < d.flop && p->flop < 1.01 * d.flop) {
+        double more = (d.flop - p->flop) / (d.flop - r.flop);
         return between(d, r, more < 0 ? 0 : more < 1 ? more : 1);
+    }
     return p->n_rows <= decodes->point[decodes->n - 1].n_rows ? d : r;
 }
 
@@ -397,8 +398,10 @@ double weft_costs_file_task(const struct weft_costs_file *f,
                                                   : NULL;
     const char *name = weft_recording_op(r, task);
     const struct weft_cost_op *op = find_op(f, name, "", shape);
-    const struct weft_cost_op *reads = find_op(f, name, WEFT_COSTS_READS,
-                                               shape);
+    const struct weft_cost_op *reads =
+        shape && strncmp(name, "gen_", 4) == 0
+            ? find_op(f, name, WEFT_COSTS_READS, shape)
+            : NULL; /* tasks are many, and others have none */
     struct weft_cost_point p = point_of(w, 0);
     if (!op || op->n == 0)
         return -1;

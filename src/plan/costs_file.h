@@ -103,12 +103,14 @@ int weft_costs_file_read(const char *path,
 double weft_costs_file_task(const struct weft_costs_file *file,
                             const struct weft_recording *r, int64_t task);
 
-/* Bytes per second of large messages, and, of one of so many bytes, seconds
- * beside what these take on their way and a core needs for a message without,
- * and that a core is busy. 0: not measured. */
+/* Messages between two ranks; all are 0 where none was measured. Bytes per second
+ * of large ones. */
 double weft_costs_file_rate(const struct weft_costs_file *file);
+/* Seconds of one of so many bytes, without those that the bytes take at that rate
+ * and that a core is busy with the smallest one. */
 double weft_costs_file_latency(const struct weft_costs_file *file,
                                double bytes);
+/* Seconds that a core of either rank is busy with it. */
 double weft_costs_file_core(const struct weft_costs_file *file, double bytes);
 
 /* The machine as a cluster of nodes with so many devices: as fast as its

@@ -204,20 +204,20 @@ static void test_steps(void)
     memset(ran, 0, sizeof ran);
     weft_recording_init(&r);
     shape = small;
-    add_step("step", 2, 200, 2);
-    add_step("step", 4, 400, 10);
+    add_step("gen_step", 2, 200, 2);
+    add_step("gen_step", 4, 400, 10);
     int64_t first = r.n_tasks;
-    add_step("step", 2, 100, 2);
-    add_step("step", 4, 200, 4);
-    add_step("step", 8, 400, 9);
+    add_step("gen_step", 2, 100, 2);
+    add_step("gen_step", 4, 200, 4);
+    add_step("gen_step", 8, 400, 9);
     add_step("other", 8, 400, 50);
-    weft_recording_rename(&r, first, "step", "step" WEFT_COSTS_READS);
+    weft_recording_rename(&r, first, "gen_step", "gen_step" WEFT_COSTS_READS);
     REQUIRE_OK(weft_costs_file_add(&f, &r, MOST, ran, &err), err);
     CHECK_INT(f.n_ops, 3);
     for (size_t i = 0; i < WEFT_COUNT(row); i++) {
         struct weft_work w = layer(row[i].rows, 1);
         w.flop = row[i].flop;
-        CHECK(near(price(&f, "step", &w), row[i].s));
+        CHECK(near(price(&f, "gen_step", &w), row[i].s));
     }
     weft_costs_file_release(&f);
     weft_recording_release(&r);

@@ -557,6 +557,8 @@ static void test_two_migrations(void)
     CHECK(out.all_s == 160);
 }
 
+/* ---- The choice --------------------------------------------------------- */
+
 /* On each of two instances a sample of 10 tokens and one of 100; a step takes 2
  * s and one more for each sample; a sample takes 200 s of inference. Each alone
  * decodes 40 s with both and 270 with one, and both turn to two samples at 310.

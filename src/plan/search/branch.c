@@ -249,8 +249,8 @@ static bool prove(struct branching *b, double below, int64_t branches)
     return !b->cut;
 }
 
-/* That nothing is better than the best, or else than as large a part of it as can
- * be proven. */
+/* Proves that nothing is better than the best or, where that takes too many
+ * branches, that nothing is below a limit, the highest that can be. */
 static void raise_bound(struct branching *b)
 {
     const double near = 1e-3;
@@ -286,15 +286,15 @@ int weft_search_branch(const struct weft_search *s,
         for (int32_t c = 0; c < s->p->n_calls; c++)
             set_parts(&b, c);
         set_order(&b);
-        best->bound = fmax(best->bound,
-                           root_bound(&b)); /* it may be proven */
+        /* what was proven before stays so, with what was played for it */
+        best->bound = fmax(best->bound, root_bound(&b));
         if (how->known > 0 && how->known < best->bound)
             best->bound = how->known;
         if (how->branches > 0 && !best->stopped)
             raise_bound(&b);
         if (s->p->left_out_s > 0 && s->p->left_out_s < best->bound)
             best->bound = s->p->left_out_s;
-        best->any_order = fmin(best->bound, b.any_order);
+        best->any_order = fmin(best->any_order, b.any_order);
     }
     for (int32_t d = 0; d < s->p->n_calls; d++) {
         weft_free(b.child[d]);

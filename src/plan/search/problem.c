@@ -284,7 +284,8 @@ int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err)
 {
-    *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY}};
+    *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY},
+                                       .any_order = INFINITY};
     struct weft_search_how few = *how;
     few.evaluations /= SOON;
     few.branches /= SOON;
@@ -295,6 +296,7 @@ int weft_search_run(const struct weft_search *s,
         weft_search_anneal(s, how, out);
         rc = weft_search_branch(s, how, out, err);
     }
+    out->any_order = fmin(out->any_order, out->bound);
     out->fits = out->value.bytes <= s->p->device_bytes;
     return rc;
 }

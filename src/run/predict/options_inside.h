@@ -73,9 +73,9 @@ void weft_finding_close(struct weft_finding *f);
  * was stopped, or recordings are too large. */
 int weft_finding_check_priced(const struct weft_finding *f, int32_t call,
                               struct weft_err *err);
-/* Makes room for one more element. */
 /* Whether no more layouts are to be priced. */
 bool weft_finding_stops(const struct weft_finding *f);
+/* Makes room for one more element. */
 bool weft_finding_grow(void *array, int32_t n, int32_t *room, size_t size);
 struct weft_option weft_finding_option(const struct weft_finding *f,
                                        int32_t call,
