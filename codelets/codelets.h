@@ -466,6 +466,10 @@ void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
                          double seconds, double latency_s, int32_t n_before,
                          struct weft_tile *const before[],
                          const bool is_far[], struct weft_tile *span);
+/* Keeps a core busy for so long, as a task that computes. tile (RW): what it
+ * waits for and what waits for it; its bytes stay. */
+void weft_insert_spin(struct weft_seq *seq, const struct weft_where *where,
+                      double seconds, struct weft_tile *tile);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tasks that only sleep, so that a schedule of many devices can be played on
- * few cores. */
+ * few cores; and tasks that keep a core busy. */
 #include <time.h>
 
 #include "base/clock.h"
@@ -62,4 +62,28 @@ void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
     }
     weft_access_list_insert(&access, seq, where, &weft_cl_emulate, &args,
                             sizeof args);
+}
+
+static int spin_cpu(const void *args, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    (void) buf;
+    (void) x;
+    weft_assert(n_buf == 1);
+    double end = weft_clock_s() + *(const double *) args;
+    while (weft_clock_s() < end)
+        ;
+    return 0;
+}
+
+WEFT_CODELET(spin, 0x9e9e9e, spin_cpu)
+
+void weft_insert_spin(struct weft_seq *seq, const struct weft_where *where,
+                      double seconds, struct weft_tile *tile)
+{
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, tile, WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_spin, &seconds,
+                            sizeof seconds);
 }

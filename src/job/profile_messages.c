@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -6,18 +7,15 @@
 #include "base/clock.h"
 #include "job/profile_inside.h"
 
-enum {
-    PAUSE_US = 500,
-    RALLIES = 20,
-    TIMES = 15,
-    SMALL = 4096,
-    SMALL_TIMES = 100 /* rows of a millisecond and less */
-};
+/* Of a task that computes between two messages. */
+static const double WORK_S = 300e-6;
+
+enum { PAUSE_US = 500, RALLIES = 20, ROWS = 25 };
 
 /* Of a message. Larger ones than small are announced first, and wait until the
  * other rank looks: their time has a part that hardly grows with them, nor does
  * that of cores, as one side copies. */
-static const int sizes[] = {64, SMALL, 1 << 16, 1 << 20, 1 << 24};
+static const int sizes[] = {64, 4096, 1 << 16, 1 << 20, 1 << 24};
 
 /* Two tiles that are sent to and fro between the first two ranks. */
 struct rally {
@@ -54,93 +52,102 @@ static double others_s(void)
          - clock_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* Seconds of a message, in a row of them, each of which waits for the one
- * before. */
+/* Seconds of a message from the end of the task that it is from to the begin of
+ * the one that waits for it, in a row of them. Each task keeps its core busy
+ * until what expects messages at the other rank has fallen asleep, as in
+ * runs. */
 static int rally_play(const struct rally *r, double *out,
                       struct weft_err *err)
 {
-    const struct weft_where where = {
-        .device = -1, .micro_batch = -1, .layer = -1};
+    struct weft_where where = {.micro_batch = -1, .layer = -1};
     double start = weft_clock_s();
-    for (int i = 0; i < 2 * RALLIES; i++)
+    for (int i = 0; i < 2 * RALLIES; i++) {
+        where.device = i % 2;
+        weft_insert_spin(r->seq, &where, WORK_S, r->tile[i % 2]);
+        where.device = -1;
         weft_insert_copy(r->seq, &where, r->tile[i % 2], r->tile[1 - i % 2]);
+    }
     int rc = weft_context_wait(r->seq, 0, err);
-    *out = (weft_clock_s() - start) / (2 * RALLIES);
+    *out = (weft_clock_s() - start) / (2 * RALLIES) - WORK_S;
     return weft_world_agree(rc, err);
 }
 
-/* The least of some rows: others wait for cores that are busy otherwise. The
- * first one makes pages and connections. Five rows of small messages were all
- * slow now and then, by up to 30 times, with nothing else running. */
-static int measure(struct weft_context *c, size_t bytes, int times,
-                   double *least_out, struct weft_err *err)
+static int ascending(const void *left, const void *right)
 {
-    struct rally r;
-    double s = 0;
-    int rc = weft_world_agree(rally_create(c, bytes, &r, err), err);
-    *least_out = 0;
-    for (int i = 0; i <= times && !rc; i++) {
-        rc = rally_play(&r, &s, err);
-        if (i == 1 || (i > 0 && s < *least_out))
-            *least_out = s;
-    }
-    for (int i = 0; i < 2; i++)
-        weft_tile_release(r.tile[i]);
-    return rc;
+    const double *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
 }
 
 /* CPU seconds of a message, but for inserting it. In runs messages come one by
  * one, and threads that expect them have fallen asleep: there are pauses. */
-static int handle(struct weft_context *c, size_t bytes, double *out,
-                  struct weft_err *err)
+static int rally_handle(const struct rally *r, double *out,
+                        struct weft_err *err)
 {
     const struct weft_where where = {
         .device = -1, .micro_batch = -1, .layer = -1};
-    struct rally r;
-    int rc = weft_world_agree(rally_create(c, bytes, &r, err), err);
-    *out = 0;
-    for (int k = 0; k <= TIMES && !rc; k++) {
-        double start = others_s();
-        for (int i = 0; i < 2 * RALLIES; i++) {
-            weft_insert_copy(r.seq, &where, r.tile[i % 2], r.tile[1 - i % 2]);
-            usleep(PAUSE_US);
-        }
-        rc = weft_context_wait(r.seq, 0, err);
-        double s = (others_s() - start) / (2 * RALLIES);
-        if (k == 1 || (k > 0 && s < *out))
-            *out = s;
-        rc = weft_world_agree(rc, err);
+    double start = others_s();
+    for (int i = 0; i < 2 * RALLIES; i++) {
+        weft_insert_copy(r->seq, &where, r->tile[i % 2], r->tile[1 - i % 2]);
+        usleep(PAUSE_US);
     }
+    int rc = weft_context_wait(r->seq, 0, err);
+    *out = (others_s() - start) / (2 * RALLIES);
+    return weft_world_agree(rc, err);
+}
+
+/* What `play` says of a message, in the median of some rows, as threads wake
+ * sooner or later, and the least. The first one makes pages and connections. */
+static int measure(struct weft_context *c, double bytes,
+                   int (*play)(const struct rally *, double *,
+                               struct weft_err *),
+                   double *median_out, double *least_out,
+                   struct weft_err *err)
+{
+    struct rally r;
+    double s[ROWS], first;
+    int rc = weft_world_agree(rally_create(c, (size_t) bytes, &r, err), err);
+    if (!rc)
+        rc = play(&r, &first, err);
+    for (int i = 0; i < ROWS && !rc; i++)
+        rc = play(&r, &s[i], err);
     for (int i = 0; i < 2; i++)
         weft_tile_release(r.tile[i]);
-    return rc;
+    if (rc)
+        return rc;
+    qsort(s, ROWS, sizeof *s, ascending);
+    *median_out = s[ROWS / 2];
+    *least_out = s[0];
+    return 0;
 }
 
 int weft_profile_messages(const struct weft_config *config,
                           struct weft_costs_file *file, struct weft_err *err)
 {
+    enum { LAST = WEFT_COUNT(sizes) - 1 };
     struct weft_context *c = NULL;
     struct weft_cost_message *m = file->message;
+    double least[LAST + 1], least_core;
     int rc = weft_context_open_with(
         &(struct weft_context_options){.isa = config->numerics.isa,
                                        .rt = {.n_devices = 1, .nap = -1}},
         &c, err);
     rc = weft_world_agree(rc, err);
-    for (size_t i = 0; i < WEFT_COUNT(sizes) && !rc; i++) {
+    for (int i = 0; i <= LAST && !rc; i++) {
         m[i].bytes = sizes[i];
-        rc = measure(c, (size_t) sizes[i],
-                     sizes[i] <= SMALL ? SMALL_TIMES : TIMES, &m[i].seconds,
-                     err);
+        rc = measure(c, sizes[i], rally_play, &m[i].seconds, &least[i], err);
         if (!rc)
-            rc = handle(c, (size_t) sizes[i], &m[i].core_s, err);
+            rc = measure(c, sizes[i], rally_handle, &m[i].core_s, &least_core,
+                         err);
+        m[i].seconds -= file->task_s; /* of the task that waits for it */
     }
-    file->n_messages = rc ? 0 : (int32_t) WEFT_COUNT(sizes);
-    const struct weft_cost_message *last = &m[WEFT_COUNT(sizes) - 1];
-    if (!rc && !(last->seconds > last[-1].seconds))
+    file->n_messages = rc ? 0 : LAST + 1;
+    if (!rc && !(least[LAST] > least[LAST - 1]))
         rc = weft_err_set(err, WEFT_ESTATE,
                           "a message of %d bytes took no longer than one of "
                           "%d: is the machine busy?",
-                          (int) last->bytes, (int) last[-1].bytes);
+                          (int) m[LAST].bytes, (int) m[LAST - 1].bytes);
+    if (!rc) /* bytes per second are of messages that nobody disturbs */
+        m[LAST].seconds = m[LAST - 1].seconds + least[LAST] - least[LAST - 1];
     weft_context_close(c);
     return weft_world_agree(rc, err);
 }

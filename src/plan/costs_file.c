@@ -448,8 +448,8 @@ static struct weft_cost_message message_of(const struct weft_costs_file *f,
 double weft_costs_file_latency(const struct weft_costs_file *f, double bytes)
 {
     double rate = weft_costs_file_rate(f);
-    double s = message_of(f, bytes).seconds - f->message[0].core_s
-             - (rate > 0 ? bytes / rate : 0);
+    const struct weft_cost_message m = message_of(f, bytes);
+    double s = m.seconds - m.core_s - (rate > 0 ? bytes / rate : 0);
     return s > 0 ? s : 0;
 }
 

@@ -2,6 +2,9 @@
 check_PROGRAMS += %D%/test_advantage
 %C%_test_advantage_LDADD = $(graphs_libs)
 %C%_test_advantage_SOURCES = %D%/test_advantage.c %D%/task_fixture.h
+check_PROGRAMS += %D%/test_emulate
+%C%_test_emulate_LDADD = $(graphs_libs)
+%C%_test_emulate_SOURCES = %D%/test_emulate.c %D%/task_fixture.h
 check_PROGRAMS += %D%/test_gen
 %C%_test_gen_LDADD = $(graphs_libs)
 %C%_test_gen_SOURCES = %D%/test_gen.c

@@ -471,9 +471,9 @@ static void test_measured(void)
     double latency, bytes;
     CHECK_INT(weft_costs_message(costs, &r, message, link, &latency, &bytes),
               2);
-    /* 30 2/3 s, of which 3 are a core's and 8 1/3 its way, at 6 bytes a second;
+    /* 30 2/3 s, of which 8 are a core's and 8 1/3 its way, at 6 bytes a second;
      * one without bytes waits for 1 s */
-    CHECK(near(bytes, 50 + 3 * 25e9) && near(latency, 8e-6 + 18 + 1.0 / 3));
+    CHECK(near(bytes, 50 + 3 * 25e9) && near(latency, 8e-6 + 13 + 1.0 / 3));
     CHECK(near(weft_costs_message_core(costs, &r, message), 7 + 10 * 0.1));
     CHECK(weft_costs_message_core(costs, &r, one) == 0);
     weft_recording_release(&r);

@@ -327,10 +327,10 @@ static void test_file(void)
     CHECK(near(weft_costs_file_rate(&again), 2e9));
     const double message[][3] = {/* bytes, latency, of a core */
                                  {0, 5e-6, 2e-6},
-                                 {5e3, 5.35e-5 - 2e-6 - 2.5e-6, 2.5e-6},
-                                 {1e4, 1e-4 - 2e-6 - 5e-6, 3e-6},
-                                 {5.05e5, 1e-4 - 2e-6 - 5e-6, 6.5e-6},
-                                 {1.99e6, 1e-4 - 2e-6 - 5e-6, 1.7e-5}};
+                                 {5e3, 5.35e-5 - 2.5e-6 - 2.5e-6, 2.5e-6},
+                                 {1e4, 1e-4 - 3e-6 - 5e-6, 3e-6},
+                                 {5.05e5, 1e-4 - 6.5e-6 - 5e-6, 6.5e-6},
+                                 {1.99e6, 1e-4 - 1.7e-5 - 5e-6, 1.7e-5}};
     for (size_t i = 0; i < WEFT_COUNT(message); i++) {
         CHECK(near(weft_costs_file_latency(&again, message[i][0]),
                    message[i][1]));
