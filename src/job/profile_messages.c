@@ -7,8 +7,9 @@
 #include "base/clock.h"
 #include "job/profile_inside.h"
 
-/* Of a task that computes between two messages. */
-static const double WORK_S = 300e-6;
+/* Of a task that computes between two messages: until what expects the next one
+ * sleeps for as long as it does at most. */
+static const double WORK_S = 1e-3;
 
 enum { PAUSE_US = 500, RALLIES = 20, ROWS = 25 };
 
