@@ -313,8 +313,9 @@ WEFT_CARDS=2 ppo ppo-fused numerics.dtype=f32 runtime.devices=gpu \
     same ppo-cpu-f32 ppo-fused
 tail -n 1 ppo-fused/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
     fail "fused training out of order"
-uneven="numerics.dtype=f32 rollout.prompts=4 rollout.max_new_tokens=16 \
-rollout.min_new_tokens=16 rollout.lengths=lognormal:6:0.8"
+# responses long enough for samples to be left on both when half are done
+uneven="numerics.dtype=f32 rollout.prompts=4 rollout.max_new_tokens=48 \
+rollout.min_new_tokens=48 rollout.lengths=lognormal:10:1"
 # shellcheck disable=SC2086
 {
     ppo ppo-cpu-uneven $uneven
