@@ -87,7 +87,8 @@ static void tell_found(const struct weft_cli_plan_options *o,
     char text[700], less[100] = "", whole[100];
     if (f->unplayed)
         snprintf(whole, sizeof whole,
-                 "not simulated as a whole, for which there was no time");
+                 "not simulated as a whole, for which there was no time or "
+                 "no memory");
     else
         snprintf(whole, sizeof whole,
                  "%.4g s simulated as a whole, the best of %d finalists",
@@ -221,7 +222,7 @@ static void tell_memory(const struct weft_cli_plan_options *o,
     weft_cli_tell(o, text);
 }
 
-/* Time that a search has: three fifths of it to price layouts, three quarters
+/* Time that a search has: half of it to price layouts, three fifths
  * before plans are simulated as a whole, a tenth to count the plan's memory. */
 struct limit {
     double priced_s, searched_s, end_s; /* INFINITY: none */
@@ -250,8 +251,8 @@ static struct limit limit_of(const struct weft_cli_plan_options *o)
     double now_s = weft_clock_s();
     if (o->time_limit == 0)
         return (struct limit){INFINITY, INFINITY, INFINITY};
-    return (struct limit){now_s + 0.6 * o->time_limit,
-                          now_s + 0.75 * o->time_limit,
+    return (struct limit){now_s + 0.5 * o->time_limit,
+                          now_s + 0.6 * o->time_limit,
                           now_s + 0.9 * o->time_limit};
 }
 

@@ -33,6 +33,9 @@ int weft_recording_status(const struct weft_recording *r,
 {
     if (!r->full)
         return 0;
+    if (r->stopped)
+        return weft_err_set(err, WEFT_EINTERRUPTED,
+                            "stopped while a run was recorded");
     return weft_err_set(err, WEFT_ENOMEM,
                         "no memory to record more than %lld tasks",
                         (long long) r->n_tasks);
@@ -140,11 +143,22 @@ static uint16_t op_of(struct weft_recording *r, const char *op)
     return (uint16_t) r->n_ops++;
 }
 
+/* Tasks between two questions whether to stop. */
+enum { ASK_EVERY = 1 << 14 };
+
+void weft_recording_ask(struct weft_recording *r)
+{
+    if (r->stop && !r->full && r->stop(r->stop_ctx))
+        r->full = r->stopped = true;
+}
+
 void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
                          const char *op, const struct weft_where *where,
                          int32_t place)
 {
     uint16_t number = op_of(r, op);
+    if (r->n_tasks % ASK_EVERY == 0)
+        weft_recording_ask(r);
     if (!weft_recording_room(r, &r->task, r->n_tasks, &r->task_room, 1,
                              sizeof *r->task))
         return;

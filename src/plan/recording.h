@@ -210,6 +210,10 @@ struct weft_recording {
     int32_t n_left_out, left_out_place;
     int32_t n_gpus;        /* of each rank: its first places */
     int64_t scratch_bytes; /* of a GPU, the most that a task takes */
+    /* asked now and then whether to give up; NULL: nobody is */
+    bool (*stop)(void *ctx);
+    void *stop_ctx;
+    bool stopped;  /* it said so, and the recording is full */
     bool full;     /* memory or numbers ran out: what came then is missing */
     int64_t bytes; /* of its arrays */
     int64_t most_bytes; /* it may have, until it is full; 0: no limit */
@@ -220,9 +224,13 @@ void weft_recording_init(struct weft_recording *r);
 void weft_recording_release(struct weft_recording *r);
 /* Gives back what arrays have in reserve. */
 void weft_recording_trim(struct weft_recording *r);
-/* 0, or WEFT_ENOMEM when something is missing. */
+/* 0, or WEFT_ENOMEM when something is missing, WEFT_EINTERRUPTED where r->stop
+ * said so. */
 int weft_recording_status(const struct weft_recording *r,
                           struct weft_err *err);
+
+/* Asks r->stop, as adding tasks does now and then. */
+void weft_recording_ask(struct weft_recording *r);
 
 /* Adds a tile; `created` is filled in. Returns its number. */
 int32_t weft_recording_tile(struct weft_recording *r,

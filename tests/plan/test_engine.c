@@ -357,6 +357,23 @@ static void test_waits(void)
     done(e);
 }
 
+/* What has numbers that are too large is refused before it is looked at. */
+static void test_too_large(void)
+{
+    struct weft_engine *e;
+    struct weft_err err;
+    begin();
+    r.n_accesses = INT64_C(1) << 31;
+    CHECK_FAILS(weft_engine_create(&own, &r, &e, &err), WEFT_ENOMEM, err,
+                "use 2147483648 tiles is too large to simulate");
+    r.n_accesses = 0;
+    r.n_tasks = INT64_C(1) << 31;
+    CHECK_FAILS(weft_engine_create(&own, &r, &e, &err), WEFT_ENOMEM, err,
+                "a run of 2147483648 tasks");
+    r.n_tasks = 0;
+    weft_recording_release(&r);
+}
+
 /* An answer takes its time and no device; recording goes on while it is
  * played; what can never begin is named. */
 static void test_grows(void)
@@ -500,7 +517,7 @@ WEFT_TESTS("plan/engine", {"test_fork", test_fork},
            {"test_pipeline", test_pipeline}, {"test_period", test_period},
            {"test_links", test_links}, {"test_copy_beside", test_copy_beside},
            {"test_order", test_order}, {"test_gang", test_gang},
-           {"test_waits", test_waits}, {"test_grows", test_grows},
-           {"test_insertion", test_insertion},
+           {"test_waits", test_waits}, {"test_too_large", test_too_large},
+           {"test_grows", test_grows}, {"test_insertion", test_insertion},
            {"test_insertion_ranks", test_insertion_ranks},
            {"test_crowded", test_crowded})

@@ -279,6 +279,32 @@ static void test_stretch(void)
     weft_recording_release(&r);
 }
 
-WEFT_TESTS("plan/recording", {"test_order", test_order},
-           {"test_open", test_open}, {"test_same", test_same},
-           {"test_stretch", test_stretch})
+/* Says stop when it has been asked so many times. */
+static bool is_enough(void *left)
+{
+    return (*(int *) left)-- == 0;
+}
+
+/* What is recorded after a stop is missing, however much that is. */
+static void test_stop(void)
+{
+    enum { ASKED = 3, MANY = 1 << 18 };
+    const struct weft_where where = {.device = -1};
+    struct weft_recording r;
+    struct weft_err err;
+    int left = ASKED;
+    weft_recording_init(&r);
+    r.stop = is_enough;
+    r.stop_ctx = &left;
+    for (int i = 0; i < MANY; i++)
+        weft_recording_task(&r, WEFT_REC_TASK, "task", &where, 0);
+    CHECK(0 < r.n_tasks && r.n_tasks < MANY / 2);
+    CHECK_INT(left, -1);
+    CHECK_FAILS(weft_recording_status(&r, &err), WEFT_EINTERRUPTED, err,
+                "stopped while a run was recorded");
+    weft_recording_release(&r);
+}
+
+WEFT_TESTS("plan/recording", {"test_stop", test_stop},
+           {"test_order", test_order}, {"test_open", test_open},
+           {"test_same", test_same}, {"test_stretch", test_stretch})

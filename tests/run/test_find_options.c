@@ -208,7 +208,7 @@ static void test_time_is_up(void)
     int n_unplayed = 0;
     open_finding(&f, fixture.config, 4, word);
     f.find.stop = is_over;
-    for (int asks = 0; asks < 8 && played_s <= 0; asks++) {
+    for (int asks = 0; asks < 16 && played_s <= 0; asks++) {
         struct weft_found found;
         struct weft_plan plan;
         goes_on = asks;

@@ -146,8 +146,12 @@ static int status(const struct weft_engine *e, struct weft_err *err)
 int weft_engine_extend(struct weft_engine *e, struct weft_err *err)
 {
     const struct weft_recording *r = e->r;
-    weft_assert(r->n_tasks < INT32_MAX
-                && r->n_accesses < WEFT_ENGINE_SKIPPED);
+    if (r->n_tasks >= INT32_MAX || r->n_accesses >= WEFT_ENGINE_SKIPPED)
+        return weft_err_set(err, WEFT_ENOMEM,
+                            "a run of %lld tasks that use %lld tiles is too "
+                            "large to simulate: take fewer iterations",
+                            (long long) r->n_tasks,
+                            (long long) r->n_accesses);
     if (grows(&e->task_room, r->n_tasks)) {
         grow(e, &e->task, e->task_room, sizeof *e->task);
         grow(e, &e->state, e->task_room, sizeof *e->state);

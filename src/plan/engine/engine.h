@@ -98,7 +98,7 @@ struct weft_engine_waited {
 struct weft_engine;
 
 /* Borrows r, and what was recorded is played from second 0 on. Errors:
- * WEFT_ENOMEM. */
+ * WEFT_ENOMEM, also where it has more than 2^31 tasks, or uses of tiles. */
 int weft_engine_create(const struct weft_engine_job *job,
                        const struct weft_recording *r,
                        struct weft_engine **out, struct weft_err *err);

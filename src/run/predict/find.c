@@ -87,27 +87,33 @@ static void set_searched(const struct ranking *r, int32_t i,
         .fullest = v->bytes / (double) r->f->needs->device_bytes};
 }
 
-/* Where time is up before the first one has been simulated, it is taken as the
- * search has it; a later one is left out. */
+/* Where time is up before the first one has been simulated, or it is too large,
+ * it is taken as the search has it until another one is simulated; a later one
+ * is left out. */
 static int simulate(struct ranking *r, int32_t i, bool moves,
                     struct weft_err *err)
 {
     const struct weft_find *find = r->f->find;
     struct weft_found *out = r->out;
-    struct played *now = &r->played[r->n_played];
-    struct weft_simulated *s = &now->simulated;
+    struct weft_simulated simulated;
     choose(r, i, moves, r->plan);
     int rc = weft_plan_check(r->plan, r->f->needs, err);
     if (!rc)
         rc = weft_pricer_simulate(r->f->pricer, r->plan, find->stop,
-                                  find->how.ctx, s, err);
-    if (rc == WEFT_EINTERRUPTED && r->n_played > 0)
+                                  find->how.ctx, &simulated, err);
+    bool missed = rc == WEFT_EINTERRUPTED || rc == WEFT_ENOMEM;
+    if (missed && r->n_played > 0)
         return 0;
-    out->unplayed = rc == WEFT_EINTERRUPTED;
-    if (out->unplayed)
-        set_searched(r, i, s);
-    else if (rc)
+    if (rc && !missed)
         return rc;
+    if (out->unplayed)
+        r->n_played = r->best = 0;
+    out->unplayed = missed;
+    if (missed)
+        set_searched(r, i, &simulated);
+    struct played *now = &r->played[r->n_played];
+    struct weft_simulated *s = &now->simulated;
+    *s = simulated;
     now->finalist = i;
     now->moves = moves;
     double *best = &out->best_s[out->fused[i]][moves];
@@ -385,6 +391,7 @@ static int attempt(struct weft_finding *f,
 {
     struct ranking r = {.f = f, .all = all, .plan = plan, .out = out};
     out->finalists = 0;
+    out->unplayed = false;
     memset(out->best_s, 0, sizeof out->best_s);
     out->bytes = all->p[0].device_bytes;
     int rc = weft_find_search(f, all, out, err);

@@ -35,8 +35,8 @@ struct weft_found {
     int32_t taken;     /* ... of which this one is the plan */
     bool fused[WEFT_SEARCH_FINALISTS]; /* whose training is */
     bool moves;    /* the plan's last samples do (inter-stage fusion) */
-    bool unplayed; /* there was no time to simulate it: what is said of that
-                      is what the search knows */
+    bool unplayed; /* there was no time to simulate it, or no memory: what is
+                      said of that is what the search knows */
     /* the least seconds of an iteration that were simulated, without and with
      * fused training, of each without and with samples that move; 0: of none
      * that fits */

@@ -373,6 +373,8 @@ int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
     options.stop_ctx = ctx;
     options.most_bytes = 0;
     options.bound = !plan->inter_stage_fusion;
+    if (plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES)
+        options.joined_steps = p->t->config.rollout.max_new_tokens / FINE;
     *t = *p->t;
     t->plan = *plan;
     t->job = (struct weft_g_job){plan->n_nodes, plan->n_devices,

@@ -80,11 +80,10 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
                               weft_run_samples_all(&d->config, &d->flow),
                               &d->tail, err);
     for (int32_t i = 0; i < d->recorded->iterations && !rc; i++) {
-        bool stops = d->recorded->stop
-                  && d->recorded->stop(d->recorded->stop_ctx);
-        rc = stops ? weft_err_set(err, WEFT_EINTERRUPTED,
-                                  "stopped while a run was recorded")
-                   : weft_iteration_run(d, err);
+        weft_recording_ask(out);
+        rc = weft_recording_status(out, err);
+        if (!rc)
+            rc = weft_iteration_run(d, err);
         d->iteration++;
     }
     if (!rc && d->recorded->saves)

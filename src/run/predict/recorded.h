@@ -23,9 +23,6 @@ struct weft_recorded {
      * would make are there from the beginning. */
     uint32_t calls;
     int32_t first, iterations;
-    /* asked before each iteration whether to give up; NULL: nobody is */
-    bool (*stop)(void *ctx);
-    void *stop_ctx;
     int64_t drawn; /* prompts before the first iteration */
     /* (iterations, rollout.refills + 1, samples of all sets) tokens of every
      * sample of every round of generation, prompt included, 0 if it is not
@@ -61,7 +58,7 @@ struct weft_recorded {
 
 /* Records iterations of the run that `t` describes: needs configuration,
  * architectures, prompts and layouts, but no runtime. Errors: WEFT_ENOMEM,
- * those of a schedule's file; WEFT_EINTERRUPTED where how->stop said so. */
+ * those of a schedule's file; WEFT_EINTERRUPTED where out->stop said so. */
 int weft_run_record(const struct weft_trainer *t,
                     const struct weft_recorded *how,
                     struct weft_recording *out, struct weft_err *err);

@@ -215,8 +215,6 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
                                     .joined_steps = s->options->joined_steps,
                                     .left_out = s->options->left_out,
                                     .calls = s->options->calls,
-                                    .stop = s->options->stop,
-                                    .stop_ctx = s->options->stop_ctx,
                                     .iterations = s->options->iterations};
     int rc = find_first(s, err);
     if (s->options->svg)
@@ -246,6 +244,8 @@ static int record(struct weft_simulation *s, struct weft_err *err)
                : weft_simulate_costs(s->options, &s->t->job, &s->how.costs,
                                      err);
     s->r.most_bytes = s->options->most_bytes;
+    s->r.stop = s->options->stop;
+    s->r.stop_ctx = s->options->stop_ctx;
     if (!rc)
         rc = weft_run_record(&longer, &s->how, &s->r, err);
     if (!rc)
