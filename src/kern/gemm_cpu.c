@@ -19,7 +19,7 @@ enum {
     GROUP_BYTES = 384 << 10, /* of x; a panel fits into the L2 beside them */
     PANEL_BYTES = 512 << 10, /* a larger panel is read once per group */
     CHAIN_STEPS = 1024,      /* steps of a panel that all rows take at once */
-    STREAM_AHEAD = 4096      /* bytes; a step takes less time than a load */
+    STREAM_AHEAD = 8192      /* bytes; a step takes less time than a load */
 };
 
 /* Rows [row, row + n_rows) of the product with one panel. */
