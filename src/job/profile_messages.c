@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -139,7 +140,8 @@ int weft_profile_messages(const struct weft_config *config,
         if (!rc)
             rc = measure(c, sizes[i], rally_handle, &m[i].core_s, &least_core,
                          err);
-        m[i].seconds -= file->task_s; /* of the task that waits for it */
+        /* without what the task that waits for it takes to begin */
+        m[i].seconds = rc ? 0 : fmax(m[i].seconds - file->task_s, 0);
     }
     file->n_messages = rc ? 0 : LAST + 1;
     if (!rc && !(least[LAST] > least[LAST - 1]))
