@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "job/profile_inside.h"
 
-/* Of a task that computes between two messages: until what expects the next one
- * sleeps for as long as it does at most. */
+/* Of a task that computes between two messages. By its end the thread that
+ * expects the next one takes its longest naps. */
 static const double WORK_S = 1e-3;
 
 enum { PAUSE_US = 500, RALLIES = 20, ROWS = 25 };

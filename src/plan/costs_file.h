@@ -107,7 +107,7 @@ double weft_costs_file_task(const struct weft_costs_file *file,
  * of large ones. */
 double weft_costs_file_rate(const struct weft_costs_file *file);
 /* Seconds of one of so many bytes, without those that the bytes take at that rate
- * and that a core is busy with the smallest one. */
+ * and that a core is busy with it. */
 double weft_costs_file_latency(const struct weft_costs_file *file,
                                double bytes);
 /* Seconds that a core of either rank is busy with it. */

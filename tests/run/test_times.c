@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of an iteration: from given spans, and of a run that generates
- * ahead. */
+/* Times of an iteration, from given spans and of a run that generates ahead; and
+ * prices of layouts beside those of whole runs. */
 #include <math.h>
 
 #include "graphs/algorithms.h"
@@ -10,6 +10,8 @@
 #include "run/predict/price.h"
 #include "run/predict/simulate.h"
 #include "run_fixture.h"
+
+/* ---- Times of calls ------------------------------------------------------ */
 
 static struct weft_call_time span(double first, double last, double busy)
 {
@@ -283,6 +285,8 @@ static void check_same(struct weft_pricer *p,
     at[0].zero = 0;
     CHECK(!weft_pricer_same(p, &at[0], &at[1], call));
 }
+
+/* ---- Prices of deep models ----------------------------------------------- */
 
 /* Prices of runs recorded whole, and of smaller ones. */
 struct deep {

@@ -63,7 +63,8 @@ struct ranking {
     struct played played[2 * WEFT_SEARCH_FINALISTS];
     int32_t n_played, best; /* of played; the fastest */
     /* of each finalist, when its last samples move: seconds of an iteration
-     * that these cannot undercut; INFINITY: they cannot move, or did */
+     * that these cannot undercut; INFINITY: they cannot move, or did, or it was
+     * not simulated */
     double least_s[WEFT_SEARCH_FINALISTS];
 };
 
@@ -96,6 +97,7 @@ static int simulate(struct ranking *r, int32_t i, bool moves,
     const struct weft_find *find = r->f->find;
     struct weft_found *out = r->out;
     struct weft_simulated simulated;
+    r->least_s[i] = INFINITY;
     choose(r, i, moves, r->plan);
     int rc = weft_plan_check(r->plan, r->f->needs, err);
     if (!rc)
@@ -120,7 +122,6 @@ static int simulate(struct ranking *r, int32_t i, bool moves,
     if (!out->unplayed && s->fullest <= 1
         && (*best <= 0 || s->iteration_s < *best))
         *best = s->iteration_s;
-    r->least_s[i] = INFINITY;
     if (!moves && s->fullest <= 1 && can_move(r->plan))
         r->least_s[i] = s->gen_infer_least_s > 0
                           ? s->iteration_s - s->gen_infer_s
@@ -136,7 +137,7 @@ static int simulate(struct ranking *r, int32_t i, bool moves,
  * those first that can become so most. */
 static int simulate_moves(struct ranking *r, struct weft_err *err)
 {
-    int32_t n = r->out->finalists;
+    int32_t n = r->out->result.n_finalists;
     int rc = 0;
     while (!rc && !stop(r->f->find)) {
         int32_t at = 0;
@@ -390,6 +391,8 @@ static int attempt(struct weft_finding *f,
                    struct weft_needed *least_out, struct weft_err *err)
 {
     struct ranking r = {.f = f, .all = all, .plan = plan, .out = out};
+    for (int32_t i = 0; i < WEFT_SEARCH_FINALISTS; i++)
+        r.least_s[i] = INFINITY;
     out->finalists = 0;
     out->unplayed = false;
     memset(out->best_s, 0, sizeof out->best_s);
