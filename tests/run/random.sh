@@ -3,7 +3,8 @@
 # usage: tests/run/random.sh [N [SEED]]
 #
 # Runs with inter-stage fusion, drawn at random: algorithms, ranks, devices,
-# layouts, when samples move and to how many replicas, with their KV caches or
+# layouts and placements, some of them with frozen models in host memory, when
+# samples move and to how many replicas, with their KV caches or
 # without, said or chosen, once or several times, chunks, shared prefixes, KV
 # caches that are too small for all, staleness, fused training. Each ends with
 # the weights and samples of one device without fusion.
@@ -59,7 +60,8 @@ for algorithm in grpo rloo reinforce_pp; do
     } >$algorithm.yaml
 done
 
-# A line for each: algorithm, staleness, ranks, words.
+# A line for each: algorithm, staleness, ranks, devices of each, a placement's
+# name or "-" where the layout is among the words, words.
 awk -v n="$n" -v seed="$seed" '
 function below(k) # 0 .. k - 1
 {
@@ -88,7 +90,14 @@ BEGIN {
         layout = "dp" dp "tp" tp "pp" pp
         if (below(3) == 0) layout = layout ",zero=" 1 + below(3)
         else if (below(3) == 0) layout = layout ",recompute"
-        words = "runtime.devices=" devices " layout=" layout
+        if (below(3) == 0) layout = layout ",offload"
+        from = "-"
+        if (all > 1 && below(3) == 0)
+            from = pick(all == 2 ? "interleave-2 trlx-coexisted verl" : \
+                        "interleave-2 disaggregated openrlhf nemo-aligner")
+        words = "runtime.devices=" devices
+        words = words " " (from == "-" ? "layout=" layout \
+                                       : "plan=plan" i + 1 ".json")
         if (below(2)) words = words " runtime.place=device"
         words = words " rollout.chunk_tokens=" pick("1 2 3 5 16")
         words = words " rollout.prefill_tokens=" pick("1 7 64")
@@ -103,12 +112,12 @@ BEGIN {
             words = words " cluster=cluster.yaml"
         else
             words = words " rollout.remaining=" pick("0.1 0.3 0.5 0.7 0.95")
-        if (how < 2 && dp > 1)
+        if (how < 2 && dp > 1 && from == "-")
             words = words " rollout.instances=" 1 + below(dp - 1)
-        if (algorithm == "ppo" && below(4) == 0)
+        if (algorithm == "ppo" && below(4) == 0 && from == "-")
             words = words " train.intra_stage_fusion=true"
         if (below(2)) words = words " runtime.overlap=false"
-        print algorithm, stale, ranks, words
+        print algorithm, stale, ranks, devices, from, words
     }
 }' >drawn
 
@@ -127,12 +136,16 @@ sum() # TAG: over the iterations of a run
 }
 
 i=0 moved=0 cached=0 put_off=0 shared=0
-while read -r algorithm stale ranks words; do
+while read -r algorithm stale ranks devices from words; do
     i=$((i + 1))
     one=$algorithm-$stale
     [ -d "$one" ] ||
         "$weft" train -q "$algorithm.yaml" "run_dir=$one" runtime.devices=1 \
             rollout.staleness="$stale" >log 2>&1 </dev/null ||
+        { cat log; exit 1; }
+    [ "$from" = - ] ||
+        "$weft" plan "$algorithm.yaml" --from "$from" --nodes "$ranks" \
+            --devices "$devices" -o "plan$i.json" >log 2>&1 </dev/null ||
         { cat log; exit 1; }
     # shellcheck disable=SC2086
     on_ranks "$ranks" "$weft" train -q "$algorithm.yaml" "run_dir=run$i" \
@@ -152,8 +165,8 @@ while read -r algorithm stale ranks words; do
     cached=$((cached + caches))
     put_off=$((put_off + $(sum gen/preempted)))
     shared=$((shared + $(sum gen/prefix_hit_tokens)))
-    echo "$i: $algorithm, staleness $stale, $ranks ranks, $words: $here moved," \
-        "$caches of them with their caches"
+    echo "$i: $algorithm, staleness $stale, $ranks ranks, $from, $words:" \
+        "$here moved, $caches of them with their caches"
     rm -r "run$i"
 done <drawn
 # Of few runs it may be that statuses come so that nothing moves.
