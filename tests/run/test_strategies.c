@@ -48,10 +48,10 @@ static void test_strategies(void)
     struct weft_hash one = run("one", "runtime.devices=1", "dp1");
     const char *name;
     for (int32_t i = 0; (name = weft_strategy_name(i, NULL)); i++)
-        same(&one, weft_strategy_is_divided(name) ? "rlinf=9:1:9" : name, 8);
+        for (int n = 2; n <= 8; n *= 2)
+            same(&one, weft_strategy_is_divided(name) ? "rlinf=9:1:9" : name,
+                 n);
     same(&one, "rlinf=9:9:9", 2); /* takes turns */
-    same(&one, "openrlhf", 2);    /* parts share devices */
-    same(&one, "disaggregated", 4);
     same(&one, "\"ratio=actor:1,critic:0.5,ref:0.5,reward:0.2\"", 8);
 }
 
