@@ -190,6 +190,9 @@ bench-papers-rlhfuse: %D%/papers_rlhfuse
 bench_programs += %D%/search
 %C%_search_SOURCES = %D%/search.c %D%/median.h %D%/opened.h %D%/check.h
 %C%_search_LDADD = $(weft_libs)
+bench_programs += %D%/weigh
+%C%_weigh_SOURCES = %D%/weigh.c %D%/opened.h %D%/check.h
+%C%_weigh_LDADD = $(weft_libs)
 clusters = $(srcdir)/examples/clusters
 # What training is priced at, beside prices of runs recorded whole.
 bench_programs += %D%/prices
@@ -199,7 +202,9 @@ bench-prices: %D%/prices
 	%D%/prices $(clusters)/real_h100.yaml 1 1 $(clusters)/real_7b.yaml
 	%D%/prices $(clusters)/real_h100.yaml 2 1 $(clusters)/real_7b.yaml
 	%D%/prices $(clusters)/real_h100.yaml 4 1 $(clusters)/real_7b.yaml
-bench-search: %D%/search
+bench-search: %D%/search %D%/weigh
+	%D%/weigh $(clusters)/real_h100.yaml 1024 1 $(clusters)/real_70b.yaml \
+	    layout=dp64tp8pp16 numerics.gradient_groups=64
 	%D%/search $(clusters)/cpu_2cores.yaml 1 50 \
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml

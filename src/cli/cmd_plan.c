@@ -11,6 +11,7 @@
 #include "job/run_config.h"
 #include "plan/strategy.h"
 #include "run/predict/memory.h"
+#include "run/predict/simulate.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -49,7 +50,9 @@ const char weft_help_plan[] =
     "memory\n"
     "      --gangs             count memory by instruction of a tp group, "
     "more than\n"
-    "                          by task; always above 64 devices\n"
+    "                          by task; above 64 devices it is taken from "
+    "prices\n"
+    "                          of calls without this\n"
     "      --cluster FILE      make it for all of a cluster (doc/costs.md)\n"
     "      --compare           simulate all placements there, with --search "
     "last\n"
@@ -160,8 +163,28 @@ static void list_strategies(void)
         printf("%-21s %s\n", name, what);
 }
 
-/* Makes or checks the plan, and predicts its memory. */
+/* Says what a plan takes: of many devices by prices, as a recording of all of
+ * them takes minutes and gigabytes, unless it is asked for. */
+static int count(const struct weft_cli_plan_options *o,
+                 const struct weft_cluster *cluster,
+                 const struct weft_config *config,
+                 const struct weft_plan_needs *needs, struct weft_plan *plan,
+                 struct weft_err *err)
+{
+    if (plan->n_nodes * plan->n_devices <= WEFT_FEW_DEVICES || o->gangs)
+        return predict(o, config, plan, err);
+    if (cluster && !plan->intra_stage_fusion)
+        return weft_cli_weigh(o, cluster, config, needs, plan, err);
+    weft_cli_tell(o, "its memory is not counted: with --cluster FILE it is "
+                     "from prices, where training is not fused, and with "
+                     "--gangs by all that a run does, which can take minutes "
+                     "and gigabytes");
+    return 0;
+}
+
+/* Makes or checks the plan, and says what it takes. cluster: NULL: none. */
 static int make(const struct weft_cli_plan_options *o,
+                const struct weft_cluster *cluster,
                 struct weft_config *config, struct weft_plan *out,
                 struct weft_err *err)
 {
@@ -170,7 +193,7 @@ static int make(const struct weft_cli_plan_options *o,
     if (!rc)
         rc = o->batch ? weft_cli_batch(
                  o, config, (double) needs.plan.device_bytes, out, err)
-                      : predict(o, config, out, err);
+                      : count(o, cluster, config, &needs.plan, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
     if (!rc) {
@@ -215,8 +238,9 @@ static int run(struct weft_cli_plan_options *o, struct weft_config *config,
         rc = o->scale            ? weft_cli_scale(o, &cluster, config, err)
            : o->compare          ? weft_cli_compare(o, &cluster, config, err)
            : o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
-           : o->search ? weft_cli_search(o, &cluster, config, &plan, err)
-                       : make(o, config, &plan, err);
+           : o->search
+               ? weft_cli_search(o, &cluster, config, &plan, err)
+               : make(o, o->cluster ? &cluster : NULL, config, &plan, err);
     if (!rc && (o->search || !o->graph))
         tell_unknown(o, config);
     if (!rc && !o->scale && !o->compare)

@@ -16,6 +16,7 @@
 #include "run/predict/compare.h"
 #include "run/predict/options.h"
 #include "run/predict/scale.h"
+#include "run/predict/weigh.h"
 
 /* Whether memory is counted by instructions of tp groups. */
 bool weft_cli_by_gangs(const struct weft_cli_plan_options *o,
@@ -77,6 +78,37 @@ static struct weft_simulate_options simulations(
         .iterations = 3,
         .gangs = o->gangs
               || needs->n_nodes * needs->n_devices > WEFT_FEW_DEVICES};
+}
+
+int weft_cli_weigh(const struct weft_cli_plan_options *o,
+                   const struct weft_cluster *cluster,
+                   const struct weft_config *config,
+                   const struct weft_plan_needs *needs,
+                   struct weft_plan *plan, struct weft_err *err)
+{
+    struct weft_search_value v;
+    struct weft_lengths lengths = {.n = 0};
+    char text[300];
+    int rc = weft_cli_lengths(o->lengths, config, &lengths, err);
+    if (rc)
+        return rc;
+    struct weft_simulate_options s = simulations(o, cluster, &lengths, needs);
+    rc = weft_run_weigh(config, needs, &s, plan, &v, err);
+    weft_lengths_release(&lengths);
+    if (rc)
+        return rc;
+    double has = (double) needs->device_bytes;
+    snprintf(
+        text, sizeof text,
+        "%s: by prices of its calls, as the search has them, an iteration "
+        "takes %.4g s, and the fullest device %.4g of %.4g GiB, give or "
+        "take 5 %%",
+        v.bytes <= 0.95 * has   ? "it fits"
+        : v.bytes <= 1.05 * has ? "it may not fit"
+                                : "it does not fit",
+        v.period, v.bytes / 0x1p30, has / 0x1p30);
+    weft_cli_tell(o, text);
+    return 0;
 }
 
 static void tell_found(const struct weft_cli_plan_options *o,

@@ -25,6 +25,15 @@ bool weft_cli_by_gangs(const struct weft_cli_plan_options *o,
 /* Prints a line of its own beside the table, or beside JSON. */
 void weft_cli_tell(const struct weft_cli_plan_options *o, const char *what);
 
+/* Prints what a checked plan takes as the search would say it, in a second or
+ * two whatever the number of devices. Errors: those of weft_run_weigh(),
+ * weft_lengths_read(). */
+int weft_cli_weigh(const struct weft_cli_plan_options *o,
+                   const struct weft_cluster *cluster,
+                   const struct weft_config *config,
+                   const struct weft_plan_needs *needs,
+                   struct weft_plan *plan, struct weft_err *err);
+
 /* Searches for a plan, and writes it to o->output. Release it with
  * weft_plan_release(), also after an error. Errors: those of weft_run_find(),
  * weft_lengths_read(), weft_cli_plan(), weft_plan_write(). */

@@ -36,6 +36,7 @@ run_sources = \
 	%D%/predict/options_fused.c \
 	%D%/predict/options_inside.h \
 	%D%/predict/together.c %D%/predict/together.h \
+	%D%/predict/weigh.c %D%/predict/weigh.h \
 	%D%/predict/passes.c %D%/predict/passes.h \
 	%D%/predict/options_moved.c \
 	%D%/predict/steps.c %D%/predict/steps.h \

@@ -77,6 +77,35 @@ cmp -s plan.json out || fail "printed and written JSON differ"
 expect 0 "" "$ppo" --devices 1 plan=nowhere.json -o new.json
 expect 0 "" "$ppo" --check new.json --nodes 1 --devices 1
 
+# ---- Many devices ---------------------------------------------------------
+# What calls are priced at says whether a plan fits, where there are prices.
+. "$WEFT_SRCDIR/tests/layers_cluster.sh"
+layers_cluster 32 4
+many="--nodes 32 --from layout=dp4pp2"
+# shellcheck disable=SC2086
+expect 0 "it fits: by prices of its calls" "$ppo" $many --cluster cluster.yaml \
+    runtime.devices=4 -o many.json
+expect 0 "it fits: by prices of its calls" "$ppo" --check many.json --nodes 32 \
+    --cluster cluster.yaml runtime.devices=4
+grep -q '^iteration  *[0-9]' out || fail "no predicted time"
+sed 's/memory_gib: 8/memory_gib: 0.01/' cluster.yaml >small.yaml
+expect 0 "it does not fit: by prices" "$ppo" --check many.json --nodes 32 \
+    --cluster small.yaml runtime.devices=4
+# A step of as few samples as there can be: one of 32 replicas has it.
+expect 0 "it fits: by prices of its calls" "$ppo" --nodes 32 \
+    --cluster cluster.yaml --from layout=dp32tp4 runtime.devices=4 \
+    runtime.place=device numerics.gradient_groups=32 numerics.tensor_blocks=4 \
+    rollout.prompts=32 rollout.samples_per_prompt=1 ppo.mini_batches=16
+for word in "" train.intra_stage_fusion=true; do
+    # shellcheck disable=SC2086
+    expect 0 "its memory is not counted: with --cluster" "$ppo" $many \
+        --devices 4 ${word:+$word --cluster cluster.yaml}
+done
+# shellcheck disable=SC2086
+"$weft" plan "$ppo" $many --devices 4 --gangs >out 2>err
+grep -q "memory is counted by instruction" err && grep -q "MiB at most" out ||
+    fail "it is not counted with --gangs"
+
 # ---- Refused --------------------------------------------------------------
 expect 2 "give a configuration file"
 expect 2 "'word' is no key=value word" "$ppo" word

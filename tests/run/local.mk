@@ -7,6 +7,8 @@ check_PROGRAMS += %D%/test_find
 %C%_test_find_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_find_options
 %C%_test_find_options_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_weigh
+%C%_test_weigh_LDADD = $(all_libs)
 
 check_PROGRAMS += %D%/test_plan_again
 %C%_test_plan_again_LDADD = $(all_libs)

@@ -512,10 +512,10 @@ int weft_finding_problem(struct weft_finding *f,
     return rc ? rc : weft_finding_prune(f, p, err);
 }
 
-int weft_finding_open(const struct weft_config *config,
-                      const struct weft_plan_needs *needs,
-                      const struct weft_find *find, struct weft_finding *f,
-                      struct weft_err *err)
+int weft_finding_begin(const struct weft_config *config,
+                       const struct weft_plan_needs *needs,
+                       const struct weft_find *find, struct weft_finding *f,
+                       struct weft_err *err)
 {
     struct weft_settings settings;
     *f = (struct weft_finding){.config = config,
@@ -529,9 +529,17 @@ int weft_finding_open(const struct weft_config *config,
     int rc = weft_fixed_read(weft_config_plans(config) ? config->layout
                                                        : NULL,
                              needs, &f->fixed, err);
-    if (!rc)
-        rc = weft_pricer_create(config, needs, find->simulate, false,
-                                &f->pricer, err);
+    return rc ? rc
+              : weft_pricer_create(config, needs, find->simulate, false,
+                                   &f->pricer, err);
+}
+
+int weft_finding_open(const struct weft_config *config,
+                      const struct weft_plan_needs *needs,
+                      const struct weft_find *find, struct weft_finding *f,
+                      struct weft_err *err)
+{
+    int rc = weft_finding_begin(config, needs, find, f, err);
     if (!rc)
         rc = try_all(f, err);
     return rc ? rc : price_all(f, err);

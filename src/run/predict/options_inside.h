@@ -69,6 +69,12 @@ void weft_finding_close(struct weft_finding *f);
 
 /* ---- Parts of weft_finding_open() ---- */
 
+/* Without a layout. Errors: those of weft_pricer_create(). */
+int weft_finding_begin(const struct weft_config *config,
+                       const struct weft_plan_needs *needs,
+                       const struct weft_find *find, struct weft_finding *out,
+                       struct weft_err *err);
+
 /* Says why no layout of a placed call was priced, if that is known: the search
  * was stopped, or recordings are too large. */
 int weft_finding_check_priced(const struct weft_finding *f, int32_t call,

@@ -145,9 +145,9 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     t->settings.mini_batches = z->steps;
     if (c->train.mini_batches_ahead == 0)
         c->train.mini_batches_ahead = z->steps; /* for their lots */
-    if (z->trains)
-        c->rollout.prompts = weft_price_part(c->rollout.prompts, z->steps,
-                                             all);
+    if (z->trains) /* a step has a sample, though replicas have less each */
+        c->rollout.prompts = (int32_t) weft_max64(
+            weft_price_part(c->rollout.prompts, z->steps, all), z->steps);
     else /* training in as few tasks as there can be */
         c->numerics.gradient_groups = (int32_t) weft_min64(
             c->numerics.gradient_groups, at.dp);

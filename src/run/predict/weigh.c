@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/predict/weigh.h"
+
+#include "run/predict/options_inside.h"
+
+/* The one option of each placed call. */
+static int set_options(struct weft_finding *f, const struct weft_plan *plan,
+                       struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t c = 1; c < plan->flow.n_calls && !rc; c++) {
+        struct weft_priced priced[WEFT_MAX_CALLS];
+        struct weft_call_plan at = plan->call[c];
+        if (!weft_flow_placed(&plan->flow, c))
+            continue;
+        at.mesh.node = at.mesh.device = 0;
+        rc = weft_pricer_price(f->pricer, &at, 1u << c, priced, err);
+        if (rc)
+            break;
+        const struct weft_option o = weft_finding_option(f, c, &plan->call[c],
+                                                         &priced[c]);
+        rc = weft_finding_add(f, c, &o, err);
+    }
+    return rc;
+}
+
+/* Plays the one choice. */
+static int play(struct weft_finding *f, struct weft_plan_times *times,
+                struct weft_search_value *out, struct weft_err *err)
+{
+    const int32_t first[WEFT_MAX_CALLS] = {0};
+    struct weft_search_problem p;
+    struct weft_search *s = NULL;
+    weft_finding_set_problem(f, &p);
+    for (int32_t i = 0; i < p.n_calls; i++) {
+        int32_t c = f->call_of[i];
+        p.call[i].option = f->variant[c];
+        p.call[i].n_options = 1;
+        times->call_s[c] = f->variant[c]->seconds;
+    }
+    int rc = weft_search_create(&p, &s, err);
+    if (!rc)
+        *out = weft_search_value(s, first);
+    weft_search_free(s);
+    if (!rc)
+        times->iteration_s = out->period;
+    return rc;
+}
+
+int weft_run_weigh(const struct weft_config *config,
+                   const struct weft_plan_needs *needs,
+                   const struct weft_simulate_options *simulate,
+                   struct weft_plan *plan, struct weft_search_value *out,
+                   struct weft_err *err)
+{
+    const struct weft_find find = {.simulate = simulate};
+    struct weft_finding f;
+    if (plan->intra_stage_fusion)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "what fused training takes is not known without "
+                            "a simulation of the plan");
+    int rc = weft_finding_begin(config, needs, &find, &f, err);
+    if (!rc)
+        rc = set_options(&f, plan, err);
+    if (!rc)
+        rc = play(&f, &plan->predicted_s, out, err);
+    weft_finding_close(&f);
+    return rc;
+}
