@@ -9,7 +9,7 @@ enum {
     WEFT_DEFAULT_GROUPS = 64, /* of them by default, at most */
     /* Devices of a rank; a StarPU that was built with a smaller maxcpus allows
      * fewer. */
-    WEFT_MAX_DEVICES = 64,
+    WEFT_MAX_DEVICES = 256,
     WEFT_LOTS = 64 /* open at a time (weft_seq_lot()) */
 };
 

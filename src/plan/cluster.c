@@ -7,9 +7,10 @@
 #include "base/alloc.h"
 #include "base/edit_distance.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/yaml.h"
 
-enum { MAX_BYTES = 1 << 20, MAX_NODES = 1 << 20, MAX_NODE_DEVICES = 64 };
+enum { MAX_BYTES = 1 << 20, MAX_NODES = 1 << 20 };
 
 double weft_size_table_at(const struct weft_size_table *t, double size)
 {
@@ -69,11 +70,11 @@ static const struct key flops_keys[] = {
 static const struct key inside_keys[] = {LINK(inside)};
 static const struct key host_keys[] = {LINK(host)};
 static const struct key network_keys[] = {
-    COUNT_KEY("rails", n_rails, MAX_NODE_DEVICES), LINK(rail)};
+    COUNT_KEY("rails", n_rails, WEFT_MAX_DEVICES), LINK(rail)};
 static const struct key kind_keys[] = {
     {"name", TEXT, false, 0, 0, 0, AT(name), NULL, 0},
     COUNT_KEY("nodes", n_nodes, MAX_NODES),
-    COUNT_KEY("devices", n_devices, MAX_NODE_DEVICES),
+    COUNT_KEY("devices", n_devices, WEFT_MAX_DEVICES),
     NUMBER_KEY("memory_gib", memory_bytes, 1e-2, 1e5, 1073741824.0),
     GROUP_KEY("tflops", false, flops_keys),
     NUMBER_KEY("memory_gbs", memory_bytes_per_s, 1e-2, 1e6, 1e9),

@@ -22,7 +22,7 @@
 enum {
     WEFT_MAX_NODES = 1024,
     WEFT_MAX_NODE_DEVICES = 1024,
-    WEFT_MAX_STAGES = 64
+    WEFT_MAX_STAGES = 256
 };
 
 /* Whole nodes (n_devices all of a kind), or an aligned power-of-two part of

@@ -94,8 +94,9 @@ static int choose_devices(int wanted, const struct weft_topology *topology,
                           int *out, struct weft_err *err)
 {
     int cores = weft_topology_cores(topology);
-    const char *why = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? " with this StarPU"
-                                                        : "";
+    const char *why = STARPU_MAXCPUS < WEFT_MAX_DEVICES
+                        ? " with this StarPU (its --enable-maxcpus)"
+                        : "";
     if (wanted < 0 || wanted > MAX_DEVICES)
         return weft_err_set(err, WEFT_EINVAL,
                             "cannot start %d devices: 1 to %d%s, or 0 for "

@@ -65,7 +65,7 @@ refused "'zero' must be zero=N" -- layout=dp2,zero
 refused "'zeros=1' must be zero=N" -- layout=dp2,zeros=1
 refused "'micro_batches=-1'" -- layout=dp2,micro_batches=-1
 refused "exclude each other" -- layout=dp2 plan=plan.json
-refused "runtime.devices" -- layout=dp2 runtime.devices=65
+refused "runtime.devices" -- layout=dp2 runtime.devices=257
 refused "'plan: auto' needs" "weft profile" "costs: costs.json" -- plan=auto
 refused "'plan: auto' needs" -- layout=dp2 plan=auto
 refused "nothing.json" -- plan=auto costs=nothing.json

@@ -84,7 +84,7 @@ static void test_faults(void)
         {"    nodes: 2\n", "", "'nodes' is missing: a number from 1 to"},
         {"nodes: 2", "nodes: 0", "c.yaml:4: 'nodes' is 0; from 1 to"},
         {"nodes: 2", "nodes: many", "'nodes'"},
-        {"devices: 4", "devices: 65", "'devices' is 65; from 1 to 64"},
+        {"devices: 4", "devices: 257", "'devices' is 257; from 1 to 256"},
         {"memory_gib: 80", "memory_gib: -1",
          "c.yaml:6: 'memory_gib' is -1, which cannot be; from 0.01 to"},
         {"memory_gib: 80", "memory_gb: 80", "did you mean 'memory_gib'?"},

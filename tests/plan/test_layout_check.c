@@ -160,23 +160,23 @@ static void test_check_raised(void)
 
 static void test_check_stages(void)
 {
-    const struct weft_mesh all = {0, 2, 0, 64};
+    const struct weft_mesh all = {0, 2, 0, 256};
     struct weft_plan_needs many = {.n_nodes = 2,
-                                   .n_devices = 64,
+                                   .n_devices = 256,
                                    .gradient_groups = 4,
                                    .n_samples = 600};
     struct weft_shape deep = actor;
-    deep.n_layers = 200;
+    deep.n_layers = 600;
     fresh();
     many.flow = &flow;
     memcpy(many.shape, needs.shape, sizeof many.shape);
     many.shape[ROLE_ACTOR] = &deep;
     weft_plan_default(&many, &p);
-    p.call[CALL_ACTOR_TRAIN] = on(all, 1, 1, 128);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 1, 1, 512);
     CHECK_FAILS(weft_plan_check(&p, &many, &err), WEFT_EINVAL, err,
-                "actor_train: pp 128 is more than the 64 stages there may "
+                "actor_train: pp 512 is more than the 256 stages there may "
                 "be");
-    p.call[CALL_ACTOR_TRAIN] = on(all, 2, 1, 64);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 2, 1, 256);
     REQUIRE_OK(weft_plan_check(&p, &many, &err), err);
 }
 
