@@ -136,9 +136,9 @@ static void long_tail(const struct weft_g_model *m, int32_t n,
                                                      (uint32_t) i)));
     qsort(sorted, (size_t) n, sizeof *sorted, ascending);
     printf("%d samples in %d slots; new tokens: median %d, p90 %d, p99 %d, "
-           "most %d\n",
+           "most %d, which is %.1f medians\n",
            n, SLOTS, sorted[n / 2], sorted[n * 9 / 10], sorted[n * 99 / 100],
-           sorted[n - 1]);
+           sorted[n - 1], (double) sorted[n - 1] / sorted[n / 2]);
     struct load load = {n, 1, n_prompt, SLOTS, 0, length, false};
     run(m, &load, &going);
     load.kv_blocks = going.stats.most_pages * 2 / 3;

@@ -59,11 +59,16 @@ run() # on or off, pair, words...
         "layout=dp$instances" runtime.devices=$((instances / ranks)) "$@" \
         >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
     sed 1d "$dir/run/metrics.jsonl" | while read -r line; do
-        echo "$kind $pair $(word iteration "$line")" \
+        number=$(word iteration "$line")
+        chosen= # when samples move, and to how many instances at least
+        [ "$kind" = off ] ||
+            chosen=$(grep "\"iteration\": $number," "$dir/run/decisions.jsonl")
+        echo "$kind $pair $number" \
             "$(word timing_s/gen "$line") $(word timing_s/gen_infer "$line")" \
             "$(word sched/overlap_ratio "$line")" \
             "$(word gen/long_tail_share "$line") $(word gen/migrated "$line")" \
-            "$(word timing_s/step "$line")"
+            "$(word timing_s/step "$line")" \
+            "$(word remaining "$chosen") $(word instances "$chosen")"
     done >>"$dir/table"
 }
 
@@ -106,19 +111,23 @@ function median(x, n,    i, k, t)
 }
 { row[$1, $2, $3] = $0; if ($1 == "off") key[++n] = $2 SUBSEP $3 }
 END {
-    print what ", lengths " name
-    print "pair iteration | off: gen    all overlap tail | on: gen    all overlap moved | ratio"
+    split(name, of, ":")
+    tail = exp(3.09 * of[3]); tail = tail < 512 / of[2] ? tail : 512 / of[2]
+    printf "%s, lengths %s, p99.9 %.1f medians; the last R_t of the samples " \
+        "go on with m instances or more\n", what, name, tail
+    print "pair iteration | off: gen    all overlap tail | on: gen    all overlap  R_t  m moved | ratio"
     for (i = 1; i <= n; i++) {
         split(row["off", key[i]], a, " "); split(row["on", key[i]], b, " ")
         off[i] = a[5]; on[i] = b[5]; ratio[i] = a[5] / b[5]
         whole[i] = a[9] / b[9]
-        printf "%4d %9d | %8.3f %6.3f %7.2f %4.2f | %7.3f %6.3f %7.2f %5d | %5.3f\n",
-            a[2], a[3], a[4], a[5], a[6], a[7], b[4], b[5], b[6], b[8], ratio[i]
+        printf "%4d %9d | %8.3f %6.3f %7.2f %4.2f | %7.3f %6.3f %7.2f %4.2f %2d %5d | %5.3f\n",
+            a[2], a[3], a[4], a[5], a[6], a[7], b[4], b[5], b[6], b[10], b[11],
+            b[8], ratio[i]
     }
     x = median(off, n); y = median(on, n)
     printf "medians: off %.3f s, on %.3f s, %.3f times; of ratios %.3f, " \
-        "of whole iterations %.3f\n\n", x, y, x / y, median(ratio, n),
-        median(whole, n)
+        "of whole iterations %.3f%s\n\n", x, y, x / y, median(ratio, n),
+        median(whole, n), what ~ /^2 / ? " (bar: 1.15)" : ""
 }' "$dir/table"
 }
 
