@@ -424,8 +424,11 @@ int main(int argc, char **argv)
     }
     double tokens = N_TEXTS * TEXT_TOKENS;
     printf("training %4.0f tokens a step  %8.0f tok/s, %.0f %% of the "
-           "operations\n",
-           tokens, tokens / graph, 100 * train_flop(&shape) / graph / peak);
+           "operations%s\n",
+           tokens, tokens / graph, 100 * train_flop(&shape) / graph / peak,
+           strcmp(size, "110m") ? ""
+           : devices == 1       ? " (bar: 80)"
+                                : " (bar on two cores: 75)");
     if (p)
         printf("plain loop                  %8.0f tok/s, overhead %.1f %%\n",
                tokens / loop, 100 * (graph / loop - 1));

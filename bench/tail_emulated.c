@@ -276,7 +276,7 @@ static void compare(struct setting *s)
     double base = gen.simulated + infer.simulated;
     printf("%7d  %-10s %11.3f\n", (int) s->devices, "bound", on.bound);
     printf("%7d  base / fused: simulated %.2f, executed %.2f, of %.2f that "
-           "the bound allows;\n"
+           "the bound allows (bar: 1.3);\n"
            "         streamed / fused: simulated %.2f, executed %.2f\n",
            (int) s->devices, base / on.simulated,
            (gen.executed + infer.executed) / on.executed, base / on.bound,
