@@ -5,8 +5,10 @@ lm_sources = \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/migration.c %D%/migration.h \
+	%D%/passes.c %D%/passes.h \
 	%D%/rollout.c %D%/rollout.h %D%/rollout_inside.h \
 	%D%/rollout_see.c \
 	%D%/rollout_turns.c \
+	%D%/steps.c %D%/steps.h \
 	%D%/stops.c %D%/stops.h \
 	%D%/store.c %D%/store.h

@@ -37,9 +37,7 @@ run_sources = \
 	%D%/predict/options_inside.h \
 	%D%/predict/together.c %D%/predict/together.h \
 	%D%/predict/weigh.c %D%/predict/weigh.h \
-	%D%/predict/passes.c %D%/predict/passes.h \
 	%D%/predict/options_moved.c \
-	%D%/predict/steps.c %D%/predict/steps.h \
 	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
 	%D%/predict/price_least.c %D%/predict/price_sizes.c \
 	%D%/predict/pricer.c \

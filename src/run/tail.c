@@ -9,7 +9,7 @@
 #include "plan/fusion/bound.h"
 #include "run/iteration.h"
 #include "run/predict/recorded.h"
-#include "run/predict/steps.h"
+#include "lm/steps.h"
 #include "run/tail_inside.h"
 
 int weft_tail_create(struct weft_costs *costs, int32_t n_samples,

@@ -16,7 +16,7 @@
 
 #include "lm/migration.h"
 #include "plan/costs.h"
-#include "run/predict/passes.h"
+#include "lm/passes.h"
 
 /* ---- Costs -------------------------------------------------------------- */
 

@@ -26,7 +26,7 @@
 #include "plan/fusion/bound.h"
 #include "run/predict/options_inside.h"
 #include "run/predict/pricer_inside.h"
-#include "run/predict/steps.h"
+#include "lm/steps.h"
 
 bool weft_finding_moves(const struct weft_finding *f)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/predict/passes.h"
+#include "lm/passes.h"
 
 #include "base/alloc.h"
 #include "codelets/work.h"
@@ -63,7 +63,8 @@ static void add_part(struct weft_pass_price *p, int what, const char *op,
         if (tp > 1)
             weft_recording_gang(
                 &p->r,
-                &(struct weft_rec_gang){.task = (int32_t) part->first + k});
+                &(struct weft_rec_gang){.n_expanded = p->layout->is_gang,
+                                        .task = (int32_t) part->first + k});
         weft_recording_task(&p->r, WEFT_REC_TASK, op, &where, m->place);
         weft_recording_work(&p->r, &work);
         if (p->r.full || tp == 1)
@@ -73,24 +74,29 @@ static void add_part(struct weft_pass_price *p, int what, const char *op,
     }
 }
 
-/* Tasks have the names under which they were measured. Members of a group are
- * priced by the roofline, and what they tell one another. */
+/* Tasks have the names under which they were measured. Members of a group that
+ * is no gang are priced by the roofline, and what they tell one another. */
 static void list_parts(struct weft_pass_price *p, bool decodes)
 {
     int32_t pp = p->layout->plan.pp;
+    bool group = p->layout->plan.tp > 1;
     const char *head = p->shape->scalar_head ? "value" : "logprob";
     for (int32_t s = 0; s < pp; s++) {
-        if (p->layout->plan.tp > 1) {
+        bool last = s == pp - 1;
+        if (group && !p->layout->is_gang) {
             add_part(p, STEP, "decode_step", s, 1);
         } else if (decodes) {
             add_part(p, STEP,
-                     pp == 1       ? "gen_chunk"
-                     : s == pp - 1 ? "gen_last_stage"
-                                   : "gen_stage",
+                     pp == 1 ? "gen_chunk"
+                     : last  ? "gen_last_stage"
+                             : "gen_stage",
                      s, 1);
+        } else if (group) {
+            add_part(p, STEP, last ? "infer_last_stage" : "infer_stage", s,
+                     1);
         } else {
             add_part(p, LAYER, "layer_forward", s, n_layers(p, s));
-            if (s == pp - 1)
+            if (last)
                 add_part(p, HEAD, head, s, 1);
         }
     }
@@ -142,6 +148,14 @@ static void set_work(struct weft_pass_price *p, const struct part *part,
     gang->n_received = (int32_t) sums;
     gang->received_bytes = (int64_t) (sums * 4 * p->shape->hidden
                                       * rows->n_rows);
+}
+
+bool weft_pass_price_is_measured(const struct weft_pass_price *p)
+{
+    for (int64_t i = 0; i < p->r.n_tasks; i++)
+        if (!weft_costs_is_measured(p->costs, &p->r, i))
+            return false;
+    return true;
 }
 
 double weft_pass_price_s(struct weft_pass_price *p,

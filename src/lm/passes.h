@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a forward pass of a model takes on one replica of a layout: decode
  * steps, prefilling and inference, by costs. */
-#ifndef WEFT_RUN_PREDICT_PASSES_H
-#define WEFT_RUN_PREDICT_PASSES_H
+#ifndef WEFT_LM_PASSES_H
+#define WEFT_LM_PASSES_H
 
 #include "graphs/calls/layout.h"
 #include "plan/costs.h"
@@ -18,6 +18,10 @@ int weft_pass_price_create(struct weft_costs *costs,
                            struct weft_pass_price **out,
                            struct weft_err *err);
 void weft_pass_price_free(struct weft_pass_price *pass); /* NULL is allowed */
+
+/* Whether all of it was measured, or the cluster's description says what some of
+ * it takes. */
+bool weft_pass_price_is_measured(const struct weft_pass_price *pass);
 
 /* Seconds of a pass of so many rows through all stages, one after another. */
 double weft_pass_price_s(struct weft_pass_price *pass,

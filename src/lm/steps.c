@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/predict/steps.h"
+#include "lm/steps.h"
 
 #include <math.h>
 
@@ -42,7 +42,7 @@ const struct weft_step *weft_steps_decode(struct weft_steps *s, int32_t n)
 {
     struct weft_step *step = &s->step[n];
     if (!step->priced) {
-        double shortest = fmin(SHORT, s->longest / 2);
+        double shortest = fmin(SHORT, floor(s->longest / 2));
         double least = price(s, n, shortest);
         step->each_token = (price(s, n, s->longest) - least)
                          / (n * (s->longest - shortest));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What decode steps of a replica of generation take, by costs. */
-#ifndef WEFT_RUN_PREDICT_STEPS_H
-#define WEFT_RUN_PREDICT_STEPS_H
+#ifndef WEFT_LM_STEPS_H
+#define WEFT_LM_STEPS_H
 
-#include "run/predict/passes.h"
+#include "lm/passes.h"
 
 /* Seconds of a step in which so many samples decode, and of each token of their
  * texts. Priced at short texts and the longest, and linear. */
