@@ -47,7 +47,8 @@ const char weft_help_generate[] =
     "  --gpus N               with --devices gpu: so many (0: all)\n"
     "  --tp N                 CPU devices that share a replica (0: chosen by "
     "the\n"
-    "                         number of samples)\n"
+    "                         number of samples, or by --costs)\n"
+    "  --costs FILE           of weft profile: choose by what it measured\n"
     "  --slots N              sequences decoded together, per device (32)\n"
     "  --kv-blocks N          blocks of 64 tokens of a device's KV cache; "
     "without\n"
@@ -67,9 +68,9 @@ int weft_cmd_generate(int argc, char **argv)
         .lm = {.sampling = {.temperature = 1, .top_p = 1, .seed = 1},
                .samples = 1},
     };
-    const char *devices = NULL;
+    struct weft_lm_asked asked = {.gpus = 0};
+    struct weft_costs_file costs = {.n_ops = 0};
     struct weft_cli_list stop = {0};
-    int32_t gpus = 0;
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
         {0, "prompt", WEFT_CLI_STRING, &o.prompt, 0, 0},
@@ -88,9 +89,10 @@ int weft_cmd_generate(int argc, char **argv)
         {0, "stop", WEFT_CLI_LIST, &stop, 0, 0},
         {0, "ignore-eos", WEFT_CLI_FLAG, &o.lm.ignore_eos, 0, 0},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
-        {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
-        {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
+        {0, "devices", WEFT_CLI_STRING, &asked.devices, 0, 0},
+        {0, "gpus", WEFT_CLI_INT, &asked.gpus, 0, 64},
         {0, "tp", WEFT_CLI_INT, &o.tp, 0, 64},
+        {0, "costs", WEFT_CLI_STRING, &asked.costs, 0, 0},
         {0, "slots", WEFT_CLI_INT, &o.lm.slots, 0, 1e6},
         {0, "kv-blocks", WEFT_CLI_INT, &o.lm.kv_blocks, 0, 1e9},
     };
@@ -109,11 +111,12 @@ int weft_cmd_generate(int argc, char **argv)
     o.model = argv[first];
     o.lm.stop_text = stop.word;
     o.lm.n_stop_texts = stop.n;
-    status = weft_lm_devices("generate", devices, gpus, &o);
-    if (status)
-        return status;
+    status = weft_lm_devices("generate", &asked, &costs, &o);
     struct weft_err err = {0};
-    if (weft_lm_file_generate(&o, &err))
-        return weft_cli_fail("generate", &err);
-    return weft_cli_finish("generate");
+    if (!status && weft_lm_file_generate(&o, &err))
+        status = weft_cli_fail("generate", &err);
+    else if (!status)
+        status = weft_cli_finish("generate");
+    weft_costs_file_release(&costs);
+    return status;
 }

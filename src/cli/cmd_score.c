@@ -38,7 +38,8 @@ const char weft_help_score[] =
     "  --gpus N           with --devices gpu: so many (0: all)\n"
     "  --tp N             CPU devices that share a replica (0: chosen by "
     "the\n"
-    "                     number of tokens)\n"
+    "                     number of tokens, or by --costs)\n"
+    "  --costs FILE       of weft profile: choose by what it measured\n"
     "  --help             this text\n"
     "\n"
     "example:\n"
@@ -51,8 +52,8 @@ int weft_cmd_score(int argc, char **argv)
         .date = "2024-07-26",
         .lm = {.sampling = {.temperature = 1}},
     };
-    const char *devices = NULL;
-    int32_t gpus = 0;
+    struct weft_lm_asked asked = {.gpus = 0};
+    struct weft_costs_file costs = {.n_ops = 0};
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
         {0, "text", WEFT_CLI_STRING, &o.prompt, 0, 0},
@@ -63,9 +64,10 @@ int weft_cmd_score(int argc, char **argv)
         {0, "date", WEFT_CLI_STRING, &o.date, 0, 0},
         {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
-        {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
-        {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
+        {0, "devices", WEFT_CLI_STRING, &asked.devices, 0, 0},
+        {0, "gpus", WEFT_CLI_INT, &asked.gpus, 0, 64},
         {0, "tp", WEFT_CLI_INT, &o.tp, 0, 64},
+        {0, "costs", WEFT_CLI_STRING, &asked.costs, 0, 0},
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_score, table, WEFT_COUNT(table),
@@ -74,11 +76,12 @@ int weft_cmd_score(int argc, char **argv)
     if (!o.data == !o.prompt)
         return weft_cli_usage("score", "give --data FILE or --text TEXT");
     o.model = argv[first];
-    status = weft_lm_devices("score", devices, gpus, &o);
-    if (status)
-        return status;
+    status = weft_lm_devices("score", &asked, &costs, &o);
     struct weft_err err = {0};
-    if (weft_lm_file_score(&o, &err))
-        return weft_cli_fail("score", &err);
-    return weft_cli_finish("score");
+    if (!status && weft_lm_file_score(&o, &err))
+        status = weft_cli_fail("score", &err);
+    else if (!status)
+        status = weft_cli_finish("score");
+    weft_costs_file_release(&costs);
+    return status;
 }

@@ -5,21 +5,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/str.h"
+#include "base/string.h"
 #include "lm/context.h"
 #include "lm/store.h"
 
-enum {
-    SLOTS = 32,
-    CHUNK_STEPS = 16,
-    PREFILL_ROWS = 256,
-    SCORE_ROWS = 2048,
-    /* Below so many of each device replicas of all devices are faster: samples,
-     * which read the weights once (`bench/model --only generate`), and
-     * micro-batches of texts, which replicas seldom have equally many of. */
-    FEW_SAMPLES = 32,
-    FEW_BATCHES = 4
-};
+enum { SLOTS = 32, CHUNK_STEPS = 16, PREFILL_ROWS = 256, SCORE_ROWS = 2048 };
 
 int weft_model_open(struct weft_context *context, const char *folder,
                     const char *dtype, struct weft_model **out,
@@ -85,19 +77,33 @@ static const struct weft_where anywhere = {
 
 /* ---- Layouts ---------------------------------------------------------- */
 
-/* The most devices of a replica, which divide all devices, each with as many
- * blocks. */
-static int32_t largest_tp(int32_t n_blocks, int32_t n_devices)
+/* Whether it is for a call to choose how many devices serve a replica; GPUs have
+ * one each. */
+static bool chooses(const struct weft_model *m)
 {
-    int32_t tp = 1;
-    while (2 * tp <= n_blocks && n_devices % (2 * tp) == 0)
-        tp *= 2;
-    return tp;
+    return m->tp == 0 && weft_rt_n_gpus(m->context->rt) == 0;
 }
 
-/* dp replicas of tp CPU devices, of which each reads all weights once: with
- * `few` to do as few replicas as can be, else as many. */
-static int layout_for(const struct weft_model *m, bool few,
+static struct weft_replicas_job choice_of(const struct weft_model *m)
+{
+    return (struct weft_replicas_job){weft_g_job_of(m->context->rt),
+                                      &m->arch.shape, m->costs,
+                                      m->costs_path};
+}
+
+static void tell(const struct weft_model *m, const struct weft_replicas *r)
+{
+    struct weft_string by = {0};
+    if (m->costs)
+        weft_string_addf(&by, ": %.3g s by '%s'", r->seconds, m->costs_path);
+    weft_info("%d replica%s of %d device%s%s", r->dp, r->dp == 1 ? "" : "s",
+              r->tp, r->tp == 1 ? "" : "s", by.data ? by.data : "");
+    weft_string_release(&by);
+}
+
+/* chosen: replicas, if the model's tp does not say. */
+static int layout_for(struct weft_model *m,
+                      const struct weft_replicas *chosen,
                       struct weft_g_layout *out, struct weft_err *err)
 {
     struct weft_rt *rt = m->context->rt;
@@ -110,9 +116,13 @@ static int layout_for(const struct weft_model *m, bool few,
                             "--tp %d: it must divide the %d devices, and be "
                             "at most the %d tensor blocks of '%s'",
                             tp, n, shape->n_blocks, m->folder);
-    if (tp == 0)
-        tp = few ? largest_tp(shape->n_blocks, n) : 1;
-    return weft_g_layout_simple(rt, shape, n / tp, tp, out, err);
+    if (tp > 0)
+        return weft_g_layout_simple(rt, shape, n / tp, tp, out, err);
+    if (m->tells && n > 1
+        && (chosen->tp != m->told.tp || chosen->dp != m->told.dp))
+        tell(m, chosen);
+    m->told = *chosen;
+    return weft_g_layout_simple(rt, shape, chosen->dp, chosen->tp, out, err);
 }
 
 /* ---- Generation ------------------------------------------------------- */
@@ -187,20 +197,39 @@ static int deliver(struct weft_sample *sample, int32_t n, int32_t per_prompt,
     return rc;
 }
 
-/* Instances for n samples of at most max_total tokens, with no more slots than
- * there are samples. */
+static int32_t slots_of(const struct weft_lm_options *o)
+{
+    return o->slots ? o->slots : SLOTS;
+}
+
+/* Instances for n samples of at most max_total tokens. */
 static int instances_init(struct weft_model *m,
                           const struct weft_lm_options *o,
                           const struct weft_g_layout *layout, int32_t n,
                           int32_t max_total, struct weft_g_generate *out,
                           struct weft_err *err)
 {
-    int32_t instances = weft_g_generate_instances(layout, n);
-    int64_t slots = (o->slots ? o->slots : SLOTS) * layout->plan.tp;
-    slots = weft_min64(slots, weft_ceil_div(n, instances));
-    return weft_g_generate_init(&m->tiles, layout, instances, (int32_t) slots,
-                                max_total, PREFILL_ROWS, o->kv_blocks, out,
-                                err);
+    return weft_g_generate_init(
+        &m->tiles, layout, weft_g_generate_instances(layout, n),
+        weft_replicas_slots(layout, n, slots_of(o)), max_total, PREFILL_ROWS,
+        o->kv_blocks, out, err);
+}
+
+static int choose_for_samples(const struct weft_model *m,
+                              const struct weft_lm_options *o, int32_t n,
+                              const struct weft_sample *sample,
+                              struct weft_replicas *out, struct weft_err *err)
+{
+    const struct weft_replicas_job job = choice_of(m);
+    const struct weft_replicas_samples samples = {
+        .n = n,
+        .sample = sample,
+        .slots = slots_of(o),
+        .read_rows = PREFILL_ROWS,
+        .kv_tokens = (int32_t) weft_min64(
+            (int64_t) o->kv_blocks * WEFT_PAGE_TOKENS, INT32_MAX)};
+    return chooses(m) ? weft_replicas_of_samples(&job, &samples, out, err)
+                      : 0;
 }
 
 int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
@@ -211,6 +240,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     struct weft_seq *seq = m->context->seq;
     int32_t n = n_prompts * o->samples, max_total = 0;
     struct weft_g_generate gen = {0};
+    struct weft_replicas chosen = {0};
     struct weft_g_layout layout = {.member = NULL};
     struct weft_g_view view = {0};
     struct weft_rollout_stats stats = {0};
@@ -238,9 +268,10 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
             .limit = longest_text(&m->arch.shape, o, p->n),
             .token = p->token};
     }
-    bool few = n < FEW_SAMPLES * weft_rt_n_devices(m->context->rt);
     if (!rc)
-        rc = layout_for(m, few, &layout, err);
+        rc = choose_for_samples(m, o, n, sample, &chosen, err);
+    if (!rc)
+        rc = layout_for(m, &chosen, &layout, err);
     if (!rc)
         rc = instances_init(m, o, &layout, n, max_total, &gen, err);
     if (!rc)
@@ -304,6 +335,53 @@ static int submit(struct weft_model *m, const struct weft_g_view *view,
     return rc;
 }
 
+static int check_texts(const struct weft_model *m, int32_t n,
+                       const struct weft_lm_prompt *text,
+                       struct weft_err *err)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (text[i].n < 1 || text[i].n > m->arch.shape.max_positions)
+            return weft_err_set(
+                err, WEFT_EINVAL, "text %d has %d tokens; '%s' takes 1 to %d",
+                i, text[i].n, m->folder, m->arch.shape.max_positions);
+    return 0;
+}
+
+/* Where the micro-batch ends that begins with a text. */
+static int32_t batch_end(int32_t n, const struct weft_lm_prompt *text,
+                         int32_t first)
+{
+    int32_t end = first + 1, rows = text[first].n;
+    while (end < n && rows + text[end].n <= SCORE_ROWS)
+        rows += text[end++].n;
+    return end;
+}
+
+static int choose_for_texts(const struct weft_model *m, int32_t n,
+                            const struct weft_lm_prompt *text,
+                            struct weft_replicas *out, struct weft_err *err)
+{
+    const struct weft_replicas_job job = choice_of(m);
+    bool scalar = m->arch.shape.scalar_head;
+    int32_t n_batches = 0;
+    struct weft_work_rows *batch = weft_alloc((size_t) n, sizeof *batch);
+    if (!batch)
+        return weft_err_nomem(err, "scoring", (size_t) n * sizeof *batch);
+    for (int32_t i = 0, end; i < n; i = end) {
+        struct weft_work_rows *rows = &batch[n_batches++];
+        end = batch_end(n, text, i);
+        for (int32_t k = i; k < end; k++) {
+            weft_work_rows_add(rows, 0, text[k].n);
+            rows->n_targets += scalar ? 1 : text[k].n - 1;
+        }
+    }
+    int rc = chooses(m)
+               ? weft_replicas_of_batches(&job, n_batches, batch, out, err)
+               : 0;
+    weft_free(batch);
+    return rc;
+}
+
 int weft_lm_score(struct weft_model *m, int32_t n,
                   const struct weft_lm_prompt *text, float temperature,
                   float *const logp[], struct weft_err *err)
@@ -312,35 +390,26 @@ int weft_lm_score(struct weft_model *m, int32_t n,
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
                                                     sizeof *sample);
     struct weft_g_view view = {0};
+    struct weft_replicas chosen = {0};
     struct weft_g_layout layout = {.member = NULL};
     struct weft_g_copies *copies = NULL;
-    int64_t all_rows = 0;
     if (!sample)
         return weft_err_nomem(err, "scoring", (size_t) n * sizeof *sample);
-    for (int32_t i = 0; i < n; i++)
-        all_rows += text[i].n;
-    bool few = all_rows < (int64_t) FEW_BATCHES * SCORE_ROWS
-                              * weft_rt_n_devices(m->context->rt);
-    int rc = weft_g_copies_create(m->context->rt, &copies, err);
+    int rc = check_texts(m, n, text, err);
     if (!rc)
-        rc = layout_for(m, few, &layout, err);
+        rc = choose_for_texts(m, n, text, &chosen, err);
+    if (!rc)
+        rc = layout_for(m, &chosen, &layout, err);
+    if (!rc)
+        rc = weft_g_copies_create(m->context->rt, &copies, err);
     if (!rc)
         rc = weft_g_view_open(m->context->seq, &anywhere, &m->tiles, &layout,
                               &view, err);
-    for (int32_t i = 0; i < n && !rc; i++)
-        if (text[i].n < 1 || text[i].n > m->arch.shape.max_positions)
-            rc = weft_err_set(
-                err, WEFT_EINVAL, "text %d has %d tokens; '%s' takes 1 to %d",
-                i, text[i].n, m->folder, m->arch.shape.max_positions);
-    for (int32_t i = 0, first = 0, rows = 0, dp = 0; i < n && !rc; i++) {
-        rows += text[i].n;
-        if (i + 1 == n || rows + text[i + 1].n > SCORE_ROWS) {
-            rc = submit(m, &view, copies, dp, i + 1 - first, text + first,
-                        temperature, sample + first, err);
-            dp = (dp + 1) % view.layout.plan.dp;
-            first = i + 1;
-            rows = 0;
-        }
+    for (int32_t i = 0, dp = 0, end; i < n && !rc; i = end) {
+        end = batch_end(n, text, i);
+        rc = submit(m, &view, copies, dp, end - i, text + i, temperature,
+                    sample + i, err);
+        dp = (dp + 1) % view.layout.plan.dp;
     }
     rc = weft_context_wait(m->context->seq, rc, err);
     for (int32_t i = 0; i < n; i++) {

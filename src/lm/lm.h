@@ -7,6 +7,7 @@
 #include "graphs/calls/calls.h"
 #include "model/arch.h"
 #include "text/tokenizer.h"
+#include "lm/replicas.h"
 #include "lm/rollout.h"
 #include "lm/stops.h"
 
@@ -16,8 +17,14 @@ struct weft_model {
     struct weft_tokenizer *tokenizer; /* NULL: the folder has none */
     struct weft_g_model tiles;
     char *folder;
-    int32_t
-        tp; /* CPU devices that serve a replica; 0: chosen for each call */
+    /* CPU devices that serve a replica; 0: each call chooses, by costs, or where
+     * there are none (NULL) by a rule (lm/replicas.h) */
+    int32_t tp;
+    const struct weft_costs_file *costs; /* borrowed, as their path */
+    const char *costs_path;
+    /* whether it says what it chooses, where that is not what it said before */
+    bool tells;
+    struct weft_replicas told;
     int64_t n_decoded, n_prefilled; /* rows of all calls so far */
 };
 

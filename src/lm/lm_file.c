@@ -79,8 +79,13 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
         rc = weft_context_open_with(&options, &j->context, err);
     if (!rc)
         rc = weft_model_open(j->context, o->model, o->dtype, &j->model, err);
-    if (!rc)
+    if (!rc) {
         j->model->tp = o->tp;
+        j->model->costs = o->costs;
+        j->model->costs_path = o->costs_path;
+        /* scoring says nothing of itself unless it is asked */
+        j->model->tells = o->costs || o->lm.samples > 0;
+    }
     if (!rc && !j->model->tokenizer && (o->prompt || o->lm.samples > 0))
         rc = weft_err_set(err, WEFT_ENOTFOUND, "'%s' has no tokenizer.json",
                           o->model);

@@ -13,9 +13,11 @@ struct weft_lm_file_options {
     const char *chat_template; /* as in struct weft_renderer_options */
     const char *date;          /* the same */
     const char *dtype;
-    int32_t limit;             /* rows; 0: all */
-    int32_t devices;           /* CPU devices; 0: one per core */
-    int32_t tp;                /* struct weft_model's */
+    int32_t limit;   /* rows; 0: all */
+    int32_t devices; /* CPU devices; 0: one per core */
+    int32_t tp;      /* struct weft_model's, as the next two */
+    const struct weft_costs_file *costs;
+    const char *costs_path;
     int32_t n_gpus, first_gpu; /* above 0: on these, beside the CPU devices */
     struct weft_lm_options lm;
 };

@@ -6,6 +6,7 @@ lm_sources = \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/migration.c %D%/migration.h \
 	%D%/passes.c %D%/passes.h \
+	%D%/replicas.c %D%/replicas.h \
 	%D%/rollout.c %D%/rollout.h %D%/rollout_inside.h \
 	%D%/rollout_see.c \
 	%D%/rollout_turns.c \

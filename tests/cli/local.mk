@@ -25,6 +25,7 @@ sh_tests += %D%/full_disk.sh
 sh_tests += %D%/usage.sh
 sh_tests += %D%/tokenize.sh
 sh_tests += %D%/lines.sh
+sh_tests += %D%/replicas.sh
 sh_tests += %D%/summary.sh
 sh_tests += %D%/chat_rows.sh
 sh_tests += %D%/long_rows.sh

@@ -9,3 +9,5 @@ check_PROGRAMS += %D%/test_rollout
 %C%_test_rollout_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_stops
 %C%_test_stops_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_replicas
+%C%_test_replicas_LDADD = $(all_libs)
