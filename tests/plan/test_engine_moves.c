@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long devices wait for what moves, in recordings written by hand against
- * closed forms, and in random ones against the definition (engine.h). */
+/* How long devices wait for what moves, and what they do for each call, in
+ * recordings written by hand against closed forms, and in random ones against
+ * the definitions (engine.h). */
 #include "moves_fixture.h"
 #include "plan/engine/played.h"
 
@@ -168,6 +169,143 @@ static void test_played(void)
     done(e);
 }
 
+/* ---- What devices do for calls ------------------------------------------- */
+
+static void check_use(struct weft_played_use use, double busy_s,
+                      double moving_s, double waiting_s)
+{
+    check_s(use.busy_s, busy_s);
+    check_s(use.moving_s, moving_s);
+    check_s(use.waiting_s, waiting_s);
+}
+
+/*     device 0   a |             | c copies z |
+ *     message      | x moves |
+ *     device 1               | b |             | d
+ *
+ * a and c are of call 1, in iterations 5 and 6; b and d of call 2. Before c
+ * device 0 has the message for 2 s, then nothing for 1 s. */
+static void test_use_by_call(void)
+{
+    struct weft_dataflow flow;
+    struct weft_err err;
+    struct weft_played p;
+    struct weft_engine_job job = own;
+    job.first_iteration = 5;
+    job.n_iterations = 2;
+    begin();
+    weft_flow_init(&flow);
+    int32_t x = tile(0, 1), y = tile(1, 1), z = tile(1, 1), w = tile(0, 1);
+    int64_t a = writes(task(0, 0, 0, 1), x);
+    send(x, y, 0, 1, 20, 0);
+    int64_t b = writes(reads(task(1, 0, 0, 1), y), z);
+    int64_t c = writes(reads(task(0, 0, 0, 2), z), w);
+    int64_t d = reads(task(1, 0, 0, 3), w);
+    const int64_t number[] = {a, b, c, d};
+    for (int i = 0; i < 4; i++) {
+        r.task[number[i]].call = (uint8_t) (1 + i % 2);
+        r.task[number[i]].iteration = 5 + i / 2;
+    }
+    struct weft_engine *e = play(&job);
+    REQUIRE_OK(weft_played_create(e, &r, &job, &flow, 5, 2, &p, &err), err);
+    check_span(e, d, 6, 9);
+    check_use(p.call[1].use, 1, 0, 0);
+    check_use(p.call[2].use, 1, 2, 1);
+    check_use(p.call[WEFT_MAX_CALLS + 1].use, 0, 2 + 2, 1);
+    check_use(p.call[WEFT_MAX_CALLS + 2].use, 0, 3, 2);
+    weft_played_release(&p);
+    job.n_iterations = 0; /* only what tasks take is known */
+    weft_engine_free(e);
+    e = play(&job);
+    REQUIRE_OK(weft_played_create(e, &r, &job, &flow, 5, 2, &p, &err), err);
+    check_use(p.call[2].use, 1, 0, 0);
+    weft_played_release(&p);
+    done(e);
+}
+
+/* Seconds in which messages from or to a place are under way. */
+static double messages_s(const struct weft_engine *e, int32_t place,
+                         double from_s, double to_s)
+{
+    enum { PARTS = 1000 };
+    int n = 0;
+    for (int k = 0; k < PARTS; k++) {
+        double s = from_s + (to_s - from_s) * (k + 0.5) / PARTS;
+        bool any = false;
+        for (int64_t i = 0; i < r.n_tasks; i++) {
+            const struct weft_rec_access *x = &r.access[r.task[i].access];
+            any = any
+               || (r.task[i].kind == WEFT_REC_MESSAGE
+                   && span_of(e, i).start_s <= s && s < span_of(e, i).end_s
+                   && (r.tile[x[0].tile].place == place
+                       || r.tile[x[1].tile].place == place));
+        }
+        n += any;
+    }
+    return (to_s - from_s) * n / PARTS;
+}
+
+/* When the task before ended on that device. */
+static double before_s(const struct weft_engine *e, int64_t t)
+{
+    double s = 0;
+    for (int64_t i = 0; i < r.n_tasks; i++)
+        if (r.task[i].device == r.task[t].device && i != t
+            && span_of(e, i).end_s <= span_of(e, t).start_s)
+            s = fmax(s, span_of(e, i).end_s);
+    return s;
+}
+
+/* Calls have all that devices did until their last tasks ended, each what was
+ * done in and before its own. */
+static void check_all_use(const struct weft_engine *e,
+                          const struct weft_played *p, int n_calls)
+{
+    double moving_s[WEFT_MAX_CALLS] = {0}, waiting_s[WEFT_MAX_CALLS] = {0};
+    double last_s[DEVICES] = {0}, all_s = 0;
+    for (int64_t t = 0; t < r.n_tasks; t++) {
+        int d = r.task[t].device, c = r.task[t].call;
+        if (r.task[t].kind != WEFT_REC_TASK)
+            continue;
+        double from = before_s(e, t), to = span_of(e, t).start_s;
+        double s = messages_s(e, d, from, to);
+        moving_s[c] += s;
+        waiting_s[c] += to - from - s;
+        last_s[d] = fmax(last_s[d], span_of(e, t).end_s);
+    }
+    for (int c = 0; c < n_calls; c++) {
+        const struct weft_played_use *u = &p->call[c].use;
+        CHECK(fabs(u->moving_s - moving_s[c]) < 0.01 * p->end_s);
+        CHECK(fabs(u->waiting_s - waiting_s[c]) < 0.01 * p->end_s);
+        all_s += u->busy_s + u->moving_s + u->waiting_s;
+    }
+    for (int d = 0; d < DEVICES; d++)
+        all_s -= last_s[d];
+    check_s(all_s, 0);
+}
+
+static void test_random_use(void)
+{
+    enum { CALLS = 3 };
+    struct weft_dataflow flow;
+    struct weft_err err;
+    struct weft_engine_job job = own;
+    job.n_iterations = 1;
+    weft_flow_init(&flow);
+    for (int k = 0; k < 20; k++) {
+        struct weft_played p;
+        make_moving();
+        for (int64_t t = 0; t < r.n_tasks; t++)
+            r.task[t].call = (uint8_t) draw(CALLS);
+        struct weft_engine *e = play(&job);
+        REQUIRE_OK(weft_played_create(e, &r, &job, &flow, 0, 1, &p, &err),
+                   err);
+        check_all_use(e, &p, CALLS);
+        weft_played_release(&p);
+        done(e);
+    }
+}
+
 /* ---- Random ------------------------------------------------------------- */
 
 /* The last task before t that writes a tile; -1: none. */
@@ -243,6 +381,8 @@ int main(void)
         {"test_own_copies", test_own_copies},
         {"test_inserted_later", test_inserted_later},
         {"test_played", test_played},
+        {"test_use_by_call", test_use_by_call},
+        {"test_random_use", test_random_use},
         {"test_random", test_random}};
     return weft_test_main("plan/engine_moves", tests, WEFT_COUNT(tests));
 }

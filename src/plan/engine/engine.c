@@ -36,8 +36,10 @@ static bool tables_create(struct weft_engine *e)
     e->in_lot = weft_alloc(ranks, sizeof *e->in_lot);
     e->lot_room = 1;
     e->link = weft_alloc(links, sizeof *e->link);
+    e->gap = weft_alloc((size_t) e->job.n_iterations * WEFT_MAX_CALLS,
+                        sizeof *e->gap);
     return e->device && e->gate && e->look && e->place && e->rank && e->in_lot
-        && e->link
+        && e->link && e->gap
         && weft_timers_room(&e->timers, e->job.n_devices + e->job.n_links
                                             + e->n_ranks + 1);
 }
@@ -111,6 +113,7 @@ void weft_engine_free(struct weft_engine *e)
     weft_free(e->could_s);
     weft_free(e->came);
     weft_free(e->waited);
+    weft_free(e->gap);
     weft_timers_release(&e->timers);
     weft_free(e);
 }
@@ -262,6 +265,13 @@ struct weft_engine_use weft_engine_use(const struct weft_engine *e,
     else
         use.busy_s += e->now_s - e->task[e->device[device].task].start_s;
     return use;
+}
+
+struct weft_engine_gap weft_engine_gap(const struct weft_engine *e,
+                                       int32_t iteration, int32_t call)
+{
+    int32_t i = iteration - e->job.first_iteration;
+    return e->gap[(int64_t) i * WEFT_MAX_CALLS + call];
 }
 
 const int64_t *weft_engine_memory(const struct weft_engine *e, int32_t place)

@@ -65,7 +65,10 @@ struct weft_engine_job {
     const double *bytes_per_s; /* (n_links) */
     bool memory;               /* count what tiles take */
     bool moves;                /* note what devices wait for what moves */
-    bool crowded;              /* no rank has more cores than devices */
+    /* sum up by call what devices do between tasks in so many iterations, from
+     * the first on; 0: in none */
+    int32_t first_iteration, n_iterations;
+    bool crowded; /* no rank has more cores than devices */
     void *ctx;
     /* Seconds of a task on a device (-1: of an answer, from outside); of a
      * gang's member, it alone. >= 0. */
@@ -95,6 +98,13 @@ struct weft_engine_waited {
     double s;
 };
 
+/* What devices did before tasks of a call began, each from the end of the task
+ * that it ran before, of whichever call, or from second 0 on. */
+struct weft_engine_gap {
+    double moving_s; /* as in struct weft_engine_use */
+    double waiting_s;
+};
+
 struct weft_engine;
 
 /* Borrows r, and what was recorded is played from second 0 on. Errors:
@@ -120,6 +130,10 @@ bool weft_engine_span(const struct weft_engine *e, int64_t task,
                       struct weft_span *out, int32_t *device_out);
 struct weft_engine_use weft_engine_use(const struct weft_engine *e,
                                        int32_t device);
+/* Of an iteration and call (0: none), among those that job says; summed over
+ * devices. */
+struct weft_engine_gap weft_engine_gap(const struct weft_engine *e,
+                                       int32_t iteration, int32_t call);
 /* What waited so, with job.moves, in the order in which it began. */
 const struct weft_engine_waited *weft_engine_waited(
     const struct weft_engine *e, int64_t *n_out);

@@ -68,7 +68,8 @@ struct weft_engine_device {
     int32_t lane; /* heap of ready tasks */
     int32_t task; /* that it runs; of a gang, its own; WEFT_ENGINE_NONE */
     struct weft_engine_use use;
-    double idle_clock_s; /* the place's clock when it last became idle */
+    double idle_s;       /* when it last became idle ... */
+    double idle_clock_s; /* ... and the place's clock then */
     /* with job.moves: when what it did last ended that moves, and that does
      * not */
     double moved_s, computed_s;
@@ -162,7 +163,8 @@ struct weft_engine {
     struct weft_engine_came *came; /* (n_tiles) */
     struct weft_engine_waited *waited; /* (n_waited) */
     int64_t n_waited, waited_room;
-    struct weft_timers timers; /* of devices, links, ranks, then flights */
+    struct weft_engine_gap *gap; /* (job.n_iterations, WEFT_MAX_CALLS) */
+    struct weft_timers timers;   /* of devices, links, ranks, then flights */
 };
 
 /* Makes room for more elements of an array; else the engine is full. */

@@ -166,9 +166,18 @@ static bool can_begin(struct weft_engine *e, int64_t first, int64_t end)
 static void occupy(struct weft_engine *e, int32_t device, int64_t task)
 {
     struct weft_engine_device *d = &e->device[device];
-    int32_t place = e->job.place_of[device];
-    d->use.moving_s += weft_engine_moved_s(e, place) - d->idle_clock_s;
+    const struct weft_rec_task *t = weft_engine_rec(e, task);
+    double moving_s = weft_engine_moved_s(e, e->job.place_of[device])
+                    - d->idle_clock_s;
+    int32_t i = t->iteration - e->job.first_iteration;
+    d->use.moving_s += moving_s;
     d->task = (int32_t) task;
+    if (i < 0 || i >= e->job.n_iterations)
+        return;
+    struct weft_engine_gap *gap =
+        &e->gap[(int64_t) i * WEFT_MAX_CALLS + t->call];
+    gap->moving_s += moving_s;
+    gap->waiting_s += e->now_s - d->idle_s - moving_s;
 }
 
 void weft_engine_begun(struct weft_engine *e, int64_t task, int32_t device)
@@ -285,6 +294,7 @@ void weft_engine_device_ended(struct weft_engine *e, int32_t device)
         struct weft_engine_device *d = &e->device[number];
         d->task = WEFT_ENGINE_NONE;
         d->use.busy_s += e->now_s - e->task[i].start_s;
+        d->idle_s = e->now_s;
         d->idle_clock_s = weft_engine_moved_s(e, e->job.place_of[number]);
         look_at(e, number);
     }

@@ -40,6 +40,11 @@ static bool moves(const struct weft_recording *r,
     return far;
 }
 
+static void add_use(struct weft_played_use *use, bool moving, double s)
+{
+    *(moving ? &use->moving_s : &use->busy_s) += s;
+}
+
 static void add_task(struct weft_played *p, int64_t task, int32_t first)
 {
     const struct weft_rec_task *t = &p->r->task[task];
@@ -48,18 +53,34 @@ static void add_task(struct weft_played *p, int64_t task, int32_t first)
     if (!weft_engine_span(p->engine, task, &span, &device))
         return;
     double s = span.end_s - span.start_s;
-    if (device >= 0 && moves(p->r, t))
-        p->device[device].moving_s += s;
-    else if (device >= 0)
-        p->device[device].busy_s += s;
+    bool moving = device >= 0 && moves(p->r, t);
+    if (device >= 0)
+        add_use(&p->device[device], moving, s);
     int32_t i = t->iteration - first;
     if (i < 0 || i >= p->n)
         return;
     struct weft_played_call *call = &p->call[i * WEFT_MAX_CALLS + t->call];
     widen(&p->iteration[i], span);
     widen(&call->span, span);
-    call->busy_s += device >= 0 ? s : 0;
-    call->moment_s += device >= 0 ? s * (span.start_s + span.end_s) / 2 : 0;
+    if (device < 0)
+        return;
+    call->ran_s += s;
+    call->moment_s += s * (span.start_s + span.end_s) / 2;
+    add_use(&call->use, moving, s);
+}
+
+/* What devices did before tasks of calls began. */
+static void add_gaps(struct weft_played *p, int32_t first)
+{
+    for (int32_t i = 0; i < p->n && p->job->n_iterations > 0; i++)
+        for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
+            struct weft_engine_gap gap = weft_engine_gap(p->engine, first + i,
+                                                         c);
+            struct weft_played_use *use =
+                &p->call[i * WEFT_MAX_CALLS + c].use;
+            use->moving_s += gap.moving_s;
+            use->waiting_s += gap.waiting_s;
+        }
 }
 
 static void add_waited(struct weft_played *p, int32_t first)
@@ -87,7 +108,7 @@ static int32_t timing_call(const struct weft_dataflow *flow)
 static double centre_s(const struct weft_played *p, int32_t i, int32_t call)
 {
     const struct weft_played_call *c = &p->call[i * WEFT_MAX_CALLS + call];
-    return c->busy_s > 0 ? c->moment_s / c->busy_s : 0;
+    return c->ran_s > 0 ? c->moment_s / c->ran_s : 0;
 }
 
 /* Iterations follow one another as the policy's training does. Its first task
@@ -121,7 +142,7 @@ static void sum_up(struct weft_played *p)
 {
     p->steady_s = steady_s(p);
     for (int32_t d = 0; d < p->job->n_devices; d++) {
-        struct weft_played_device *device = &p->device[d];
+        struct weft_played_use *device = &p->device[d];
         device->moving_s += weft_engine_use(p->engine, d).moving_s;
         device->waiting_s = p->end_s - device->busy_s - device->moving_s;
     }
@@ -152,6 +173,7 @@ int weft_played_create(const struct weft_engine *engine,
     }
     for (int64_t i = 0; i < r->n_tasks; i++)
         add_task(&p, i, first);
+    add_gaps(&p, first);
     add_waited(&p, first);
     sum_up(&p);
     *out = p;

@@ -12,21 +12,27 @@
 extern "C" {
 #endif
 
-/* Of a call in an iteration; end_s 0: it has no tasks. */
-struct weft_played_call {
-    struct weft_span span; /* from its first task's start to its last's end */
-    double busy_s;         /* sum over its tasks and devices */
-    double moment_s; /* the same, of each one's seconds times the time at
-                              which it was half done */
-    double waited_s; /* sum over devices: they waited for what moves, and for
-                        nothing else (struct weft_engine_waited) */
-};
-
-struct weft_played_device {
+/* What a device did, or several. */
+struct weft_played_use {
     double busy_s;    /* computed */
     double moving_s;  /* copied, or had nothing to do while messages of its
                          place were under way */
     double waiting_s; /* had nothing to do */
+};
+
+/* Of a call in an iteration; end_s 0: it has no tasks. */
+struct weft_played_call {
+    struct weft_span span; /* from its first task's start to its last's end */
+    double ran_s;          /* sum over its tasks and devices */
+    double moment_s; /* the same, of each one's seconds times the time at
+                              which it was half done */
+    /* sum over devices of all that they did for the call: the time of its
+     * tasks, and that before each of them since the task before it on that
+     * device, of whichever call, where job.n_iterations says so. Of all calls
+     * it is all that devices did until each one's last task ended */
+    struct weft_played_use use;
+    double waited_s; /* sum over devices: they waited for what moves, and for
+                        nothing else (struct weft_engine_waited) */
 };
 
 struct weft_played {
@@ -41,7 +47,7 @@ struct weft_played {
     struct weft_span *iteration;
     /* (n, WEFT_MAX_CALLS) number 0: of no call */
     struct weft_played_call *call;
-    struct weft_played_device *device; /* (n_devices) of all iterations */
+    struct weft_played_use *device; /* (n_devices) of all iterations */
     double end_s;
     double bound_s; /* of generation and inference of the iteration that is
                        shown: no schedule takes less; 0, as it is at first: not

@@ -35,7 +35,7 @@ struct picture {
 static bool is_shown(const struct weft_played *p, int32_t call)
 {
     for (int32_t i = 0; i < p->n; i++)
-        if (p->call[i * WEFT_MAX_CALLS + call].busy_s > 0)
+        if (p->call[i * WEFT_MAX_CALLS + call].ran_s > 0)
             return true;
     return false;
 }

@@ -25,23 +25,36 @@ static double mib(int64_t bytes)
 
 /* ---- Tables ------------------------------------------------------------ */
 
+static void add_call_use(struct weft_played_use use, struct weft_string *out)
+{
+    weft_string_addf(out, "  %10.4f  %10.4f  %10.4f\n", use.busy_s,
+                     use.moving_s, use.waiting_s);
+}
+
 static void add_calls(const struct weft_played *p, struct weft_string *out)
 {
+    struct weft_played_use all = {0};
     double begin = p->iteration[weft_played_shown(p)].start_s;
     weft_string_addf(out,
                      "\ncalls of iteration %d of %d, since its first task:\n"
-                     "%-16s  %10s  %10s  %10s\n",
+                     "%-16s  %10s  %10s  %10s  %10s  %10s\n",
                      (int) weft_played_shown(p) + 1, (int) p->n, "call",
-                     "start s", "end s", "busy s");
+                     "start s", "end s", "busy s", "moving s", "waiting s");
     for (int32_t i = 1; i <= p->flow->n_calls; i++) {
         int32_t call = i % p->flow->n_calls; /* 0 comes last */
         const struct weft_played_call *c = call_of(p, call);
-        if (c->span.end_s > 0)
-            weft_string_addf(out, "%-16s  %10.4f  %10.4f  %10.4f\n",
-                             weft_played_name(p, call),
-                             c->span.start_s - begin, c->span.end_s - begin,
-                             c->busy_s);
+        if (c->span.end_s <= 0)
+            continue;
+        weft_string_addf(out, "%-16s  %10.4f  %10.4f",
+                         weft_played_name(p, call), c->span.start_s - begin,
+                         c->span.end_s - begin);
+        add_call_use(c->use, out);
+        all.busy_s += c->use.busy_s;
+        all.moving_s += c->use.moving_s;
+        all.waiting_s += c->use.waiting_s;
     }
+    weft_string_addf(out, "%-16s  %10s  %10s", "all", "", "");
+    add_call_use(all, out);
 }
 
 static void add_bound(const struct weft_played *p, struct weft_string *out)
@@ -64,7 +77,7 @@ static void add_waited(const struct weft_played *p, struct weft_string *out)
 }
 
 static void add_device(const struct weft_played *p, const char *name,
-                       struct weft_played_device d, struct weft_string *out)
+                       struct weft_played_use d, struct weft_string *out)
 {
     double all = p->end_s > 0 ? p->end_s / 100 : 1;
     weft_string_addf(out, "%-16s  %8.1f %%  %8.1f %%  %8.1f %%\n", name,
@@ -73,10 +86,10 @@ static void add_device(const struct weft_played *p, const char *name,
 
 static void add_summary(const struct weft_played *p, struct weft_string *out)
 {
-    struct weft_played_device least = p->device[0], most = least, sum = {0};
+    struct weft_played_use least = p->device[0], most = least, sum = {0};
     int32_t n = p->job->n_devices;
     for (int32_t i = 0; i < n; i++) {
-        struct weft_played_device d = p->device[i];
+        struct weft_played_use d = p->device[i];
         least = d.busy_s < least.busy_s ? d : least;
         most = d.busy_s > most.busy_s ? d : most;
         sum.busy_s += d.busy_s / n;
@@ -157,6 +170,16 @@ static void add_span(struct weft_string *out, struct weft_span span)
     add_number(out, "end_s", span.end_s);
 }
 
+static void add_use(struct weft_played_use use, struct weft_string *out)
+{
+    add_number(out, "busy_s", use.busy_s);
+    weft_string_add(out, ", ");
+    add_number(out, "moving_s", use.moving_s);
+    weft_string_add(out, ", ");
+    add_number(out, "waiting_s", use.waiting_s);
+    weft_string_add(out, ", ");
+}
+
 static void add_iteration(const struct weft_played *p, int32_t i,
                           struct weft_string *out)
 {
@@ -173,8 +196,7 @@ static void add_iteration(const struct weft_played *p, int32_t i,
         weft_string_add(out, ", ");
         add_span(out, c->span);
         weft_string_add(out, ", ");
-        add_number(out, "busy_s", c->busy_s);
-        weft_string_add(out, ", ");
+        add_use(c->use, out);
         add_number(out, "waited_for_moves_s", c->waited_s);
         weft_string_add(out, "}");
         between = ",";
@@ -187,12 +209,8 @@ static void add_row(const struct weft_played *p, int32_t d,
 {
     const int64_t *bytes = weft_engine_memory(p->engine, p->job->place_of[d]);
     weft_string_addf(out, "  {\"device\": %d, ", (int) d);
-    add_number(out, "busy_s", p->device[d].busy_s);
-    weft_string_add(out, ", ");
-    add_number(out, "moving_s", p->device[d].moving_s);
-    weft_string_add(out, ", ");
-    add_number(out, "waiting_s", p->device[d].waiting_s);
-    weft_string_add(out, ", \"memory\": {");
+    add_use(p->device[d], out);
+    weft_string_add(out, "\"memory\": {");
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         weft_string_addf(out, "\"%s\": %lld, ",
                          weft_mem_class_name((enum weft_mem_class) c),

@@ -433,6 +433,8 @@ int weft_simulation_run(const struct weft_trainer *t,
     struct weft_simulate_options one = *options;
     int rc = open_either(t, &one, &s, err);
     s.job.moves = true;
+    s.job.first_iteration = s.how.first;
+    s.job.n_iterations = s.how.iterations;
     if (!rc)
         rc = weft_simulation_play(&s, err);
     if (!rc)

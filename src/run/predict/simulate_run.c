@@ -110,7 +110,7 @@ struct weft_iteration_times weft_simulate_times(const struct weft_played *p,
     for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
         if (call[c].span.end_s > 0)
             time[c] = (struct weft_call_time){.n_tasks = 1,
-                                              .busy_s = call[c].busy_s,
+                                              .busy_s = call[c].ran_s,
                                               .waited_s = call[c].waited_s,
                                               .first_s = call[c].span.start_s,
                                               .last_s = call[c].span.end_s};
