@@ -18,6 +18,7 @@ plan_sources = \
 	%D%/engine/played_svg.c \
 	%D%/engine/played_text.c \
 	%D%/engine/played_trace.c \
+	%D%/engine/slices.c \
 	%D%/engine/timers.c %D%/engine/timers.h \
 	%D%/fusion/bound.c %D%/fusion/bound.h \
 	%D%/fusion/generate.c %D%/fusion/infer.c \

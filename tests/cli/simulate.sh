@@ -24,6 +24,18 @@ for word in actor_generate critic_train "most" busy weights "all at one time"; d
     grep -q "$word" out || fail "no $word in the tables"
 done
 mv out table
+# Calls have all that four devices did; the most over time is the most.
+awk '/ s each once/ { s = $6 } $1 == "all" && NF == 4 { sum = $2 + $3 + $4 }
+    END { exit !(s > 0 && (sum / 4 / s - 1) ^ 2 < 1e-3) }' table ||
+    fail "calls together are not the devices' time"
+most=$(awk '/^all at one time/ { print $NF }' table)
+grep '"ph":"C"' a.json | sed 's/.*"args":{\(.*\)}}/\1/' |
+    awk -F '[:,]' -v most="$most" '
+        { sum = 0; for (i = 2; i <= NF; i += 2) sum += $i
+          if (sum > top) top = sum }
+        END { exit !(NR > 100 && (top / most - 1) ^ 2 < 1e-6) }' ||
+    fail "counters of the trace have another peak than $most MiB"
+grep -q '<title>optimizer</title>' a.svg || fail "no memory in the picture"
 awk '/^generation and inference:/ { n++; ok = $NF > 0 && $NF <= $4 }
     END { exit !(n == 1 && ok) }' table \
     || fail "generation and inference are not beside their bound"
@@ -90,7 +102,15 @@ cmp -s table out || fail "rows of given lengths are another run"
 # An iteration without generation; messages between nodes; JSON.
 expect 0 '"steady_s": ' "$sft" "model.actor=${sft%/*}/model" --nodes 2 \
     --devices 2 --from layout=dp2pp2 --iterations 4 --json --perfetto c.json
-[ "$(grep -c '"device": ' out)" = 4 ] || fail "not a line for each device"
+[ "$(grep -c '"device": .*"busy_s"' out)" = 4 ] || fail "not a line for each device"
+# Two devices of a node are one place.
+awk -F '[][{},: ]+' '/"busy_s".*"all"/ { peak[$3] = $(NF - 1) + 0 }
+    /"device": [0-9]+,$/ { device = $3 }
+    /^    "all": / { n++; most = 0
+        for (i = 3; i <= NF; i++) most = $i > most ? $i + 0 : most
+        ok += most == peak[device] && most > 0 }
+    END { exit !(n == 2 && ok == 2) }' out ||
+    fail "the most over time is not the most of each place"
 [ "$(grep -c '"call": "actor_train"' out)" = 4 ] || fail "not 4 iterations"
 grep -q '"cat":"message"' c.json || fail "the trace has no messages"
 # Instructions of tp groups take about as long as their tasks.

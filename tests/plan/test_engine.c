@@ -77,6 +77,63 @@ static void test_pipeline(void)
     done(e);
 }
 
+static void check_slice(const struct weft_engine *e, int32_t place, int32_t i,
+                        int64_t weights, int64_t activations, int64_t kv)
+{
+    int64_t bytes[WEFT_MEM_ALL + 1];
+    weft_engine_slice(e, place, i, bytes);
+    CHECK(bytes[WEFT_MEM_WEIGHTS] == weights);
+    CHECK(bytes[WEFT_MEM_ACTIVATIONS] == activations);
+    CHECK(bytes[WEFT_MEM_KV] == kv);
+    CHECK(bytes[WEFT_MEM_ALL] == weights + activations + kv);
+}
+
+/* Weights of 100 bytes are there from the start. Four slices of 2 s:
+ *
+ *     seconds      0   1   2   3   4   5   6   7
+ *     tasks        | 0 |   1   |   2   |   3   |
+ *     activations  |    50     |   0   |  20   |
+ *     kv           | 0 |      30       |   0   |
+ *     slices       |       |       |       |
+ */
+static void test_memory_over_time(void)
+{
+    struct weft_engine_job job = own;
+    double s;
+    job.n_slices = 4;
+    begin();
+    int32_t weights = tile(0, 100), first = tile(0, 50), kv = tile(0, 30);
+    r.tile[weights].mem = WEFT_MEM_WEIGHTS;
+    r.tile[weights].permanent = true;
+    r.tile[kv].mem = WEFT_MEM_KV;
+    task(0, 0, 0, 1);
+    weft_recording_access(&r, first, WRITE);
+    task(0, 0, 0, 2);
+    weft_recording_access(&r, first, READ);
+    weft_recording_access(&r, kv, WRITE);
+    weft_recording_release_tile(&r, first);
+    task(0, 0, 0, 2);
+    weft_recording_access(&r, kv, READ);
+    weft_recording_release_tile(&r, kv);
+    int32_t last = tile(0, 20);
+    int64_t end = task(0, 0, 0, 2);
+    weft_recording_access(&r, last, WRITE);
+    struct weft_engine *e = play(&job);
+    check_span(e, end, 5, 7);
+    CHECK(weft_engine_slices(e, &s) == 4);
+    check_s(s, 2);
+    check_slice(e, 0, 0, 100, 50, 30); /* from 1 s on, not the 150 before */
+    check_slice(e, 0, 1, 100, 50, 30); /* until 3 s */
+    check_slice(e, 0, 2, 100, 0, 30);
+    check_slice(e, 0, 3, 100, 20, 0);
+    for (int32_t i = 0; i < 4; i++)
+        check_slice(e, 1, i, 0, 0, 0);
+    weft_engine_free(e);
+    e = play(&own);
+    CHECK(weft_engine_slices(e, &s) == 0);
+    done(e);
+}
+
 /* Plays n iterations. Seconds of a period. */
 static double steady_s(const struct weft_dataflow *flow, int n)
 {
@@ -520,4 +577,5 @@ WEFT_TESTS("plan/engine", {"test_fork", test_fork},
            {"test_waits", test_waits}, {"test_too_large", test_too_large},
            {"test_grows", test_grows}, {"test_insertion", test_insertion},
            {"test_insertion_ranks", test_insertion_ranks},
-           {"test_crowded", test_crowded})
+           {"test_crowded", test_crowded},
+           {"test_memory_over_time", test_memory_over_time})

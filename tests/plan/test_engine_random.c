@@ -239,6 +239,62 @@ static void check_memory(const struct brute *b, const struct weft_engine *e)
         printf("\n    memory of another peak, seed %u\n", seed);
 }
 
+/* What a place holds at a time, or, `when` what happens then does. */
+static int64_t held(struct when *from, struct when *to, const bool *has,
+                    int place, struct when when)
+{
+    int64_t sum = 0;
+    for (int64_t k = 0; k < r.n_tiles; k++)
+        if (has[k] && r.tile[k].place == place && !is_before(when, from[k])
+            && is_before(when, to[k]) && r.tile[k].mem != WEFT_MEM_HOST)
+            sum += (int64_t) r.tile[k].bytes;
+    return sum;
+}
+
+/* The most that a place holds between two times: when they begin, or a tile has
+ * its memory. */
+static int64_t most_between(struct when *from, struct when *to,
+                            const bool *has, int place, double begin_s,
+                            double end_s)
+{
+    int64_t most = held(from, to, has, place, (struct when){begin_s, -1, 0});
+    for (int64_t i = 0; i < r.n_tiles; i++)
+        if (has[i] && r.tile[i].place == place && from[i].s >= begin_s
+            && from[i].s < end_s)
+            most = weft_max64(most, held(from, to, has, place, from[i]));
+    return most;
+}
+
+/* Slices of time as defined; where something happens within rounding of where
+ * one begins, it may be in either. */
+static void check_slices(const struct brute *b, const struct weft_engine *e)
+{
+    static struct when from[2 * TILES], to[2 * TILES];
+    const double near = 1e-6;
+    bool has[2 * TILES];
+    double s;
+    int n = weft_engine_slices(e, &s), room = b->job->n_slices;
+    CHECK(2 * n >= room && n <= room && n * s >= b->now - near);
+    for (int64_t i = 0; i < r.n_tiles; i++)
+        has[i] = r.tile[i].whole < 0 && lasts(b, i, &from[i], &to[i]);
+    for (int p = 0; p < b->job->n_places; p++) {
+        int64_t most = 0, bytes[WEFT_MEM_ALL + 1];
+        for (int i = 0; i < n; i++) {
+            int64_t sum = 0;
+            weft_engine_slice(e, p, i, bytes);
+            for (int c = 0; c < WEFT_MEM_ALL; c++)
+                sum += bytes[c];
+            CHECK(sum == bytes[WEFT_MEM_ALL]);
+            CHECK(sum >= most_between(from, to, has, p, i * s + near,
+                                      (i + 1) * s - near));
+            CHECK(sum <= most_between(from, to, has, p, i * s - near,
+                                      (i + 1) * s + near));
+            most = weft_max64(most, sum);
+        }
+        CHECK(most == weft_engine_memory(e, p)[WEFT_MEM_ALL]);
+    }
+}
+
 static void check_times(const struct brute *b, const struct weft_engine *e,
                         uint32_t round)
 {
@@ -283,6 +339,7 @@ static void test_random(void)
         w.job.ctx = &slow;
         w.job.insert = round % 2 ? insert : NULL;
         w.job.crowded = round % 4 < 2;
+        w.job.n_slices = 1 + (int32_t) (round % 9);
         make(&w);
         for (int i = 0; i < MOST_TASKS && w.job.insert; i++)
             insert_s[i] = draw(4) ? draw_s() / 2 : 0;
@@ -294,6 +351,7 @@ static void test_random(void)
         check_times(&b, e, round);
         REQUIRE_OK(weft_engine_run(e, &err), err);
         check_memory(&b, e);
+        check_slices(&b, e);
         done(e);
     }
 }

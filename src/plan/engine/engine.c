@@ -38,8 +38,11 @@ static bool tables_create(struct weft_engine *e)
     e->link = weft_alloc(links, sizeof *e->link);
     e->gap = weft_alloc((size_t) e->job.n_iterations * WEFT_MAX_CALLS,
                         sizeof *e->gap);
+    if (e->job.n_slices > 0)
+        e->slice = weft_alloc(places * (size_t) e->job.n_slices,
+                              sizeof *e->slice);
     return e->device && e->gate && e->look && e->place && e->rank && e->in_lot
-        && e->link && e->gap
+        && e->link && e->gap && (e->slice || e->job.n_slices == 0)
         && weft_timers_room(&e->timers, e->job.n_devices + e->job.n_links
                                             + e->n_ranks + 1);
 }
@@ -73,7 +76,8 @@ int weft_engine_create(const struct weft_engine_job *job,
                               .n_ranks = job->n_places / job->places_per_rank,
                               .free_hold = WEFT_ENGINE_NONE,
                               .free_flight = WEFT_ENGINE_NONE,
-                              .posted = WEFT_ENGINE_NONE};
+                              .posted = WEFT_ENGINE_NONE,
+                              .slice_s = 0x1p-30};
     int rc = 0;
     if (!tables_create(e))
         rc = weft_err_nomem(err, "the event engine",
@@ -114,6 +118,7 @@ void weft_engine_free(struct weft_engine *e)
     weft_free(e->came);
     weft_free(e->waited);
     weft_free(e->gap);
+    weft_free(e->slice);
     weft_timers_release(&e->timers);
     weft_free(e);
 }
@@ -203,6 +208,8 @@ bool weft_engine_advance(struct weft_engine *e)
     if (t->n == 0 || e->full)
         return false;
     e->now_s = t->time[t->heap[0]];
+    if (e->slice)
+        weft_engine_slice_widen(e);
     while (t->n > 0 && t->time[t->heap[0]] <= e->now_s && !e->full)
         timer_ended(e, t->heap[0]);
     weft_engine_insert(e);

@@ -64,7 +64,10 @@ struct weft_engine_job {
     int32_t n_links;
     const double *bytes_per_s; /* (n_links) */
     bool memory;               /* count what tiles take */
-    bool moves;                /* note what devices wait for what moves */
+    /* note what they take over time, too, in at most so many slices of a
+     * place; 0: do not */
+    int32_t n_slices;
+    bool moves; /* note what devices wait for what moves */
     /* sum up by call what devices do between tasks in so many iterations, from
      * the first on; 0: in none */
     int32_t first_iteration, n_iterations;
@@ -140,6 +143,18 @@ const struct weft_engine_waited *weft_engine_waited(
 /* The most bytes of a place so far, by class and of those that count together
  * (as weft_recording_memory(), which bounds every order; this is one). */
 const int64_t *weft_engine_memory(const struct weft_engine *e, int32_t place);
+/* Whether a class is part of a place's memory, and counts together with
+ * others. */
+bool weft_engine_counts(const struct weft_engine *e, int32_t place, int c);
+/* With job.n_slices: into how many slices time until now is cut, from second 0
+ * on, each of *s_out seconds; at least half of those that there may be, once time has
+ * passed. */
+int32_t weft_engine_slices(const struct weft_engine *e, double *s_out);
+/* Of slice i, what a place held when that was most, by class and in all; what
+ * it held when the slice began counts. Of classes that do not count together
+ * 0. */
+void weft_engine_slice(const struct weft_engine *e, int32_t place, int32_t i,
+                       int64_t out[WEFT_MEM_ALL + 1]);
 
 #ifdef __cplusplus
 }

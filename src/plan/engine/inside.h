@@ -81,6 +81,7 @@ struct weft_engine_place {
     int32_t n_messages; /* under way */
     double since_s, moved_s;
     int64_t now[WEFT_MEM_ALL + 1], peak[WEFT_MEM_ALL + 1];
+    int32_t n_slices; /* that have begun before its last change */
 };
 
 /* A rank that waits until all its tasks of the first lots have ended; what it
@@ -163,6 +164,8 @@ struct weft_engine {
     struct weft_engine_came *came; /* (n_tiles) */
     struct weft_engine_waited *waited; /* (n_waited) */
     int64_t n_waited, waited_room;
+    double slice_s;
+    int64_t (*slice)[WEFT_MEM_ALL + 1]; /* (n_places, job.n_slices) */
     struct weft_engine_gap *gap; /* (job.n_iterations, WEFT_MAX_CALLS) */
     struct weft_timers timers;   /* of devices, links, ranks, then flights */
 };
@@ -218,6 +221,14 @@ void weft_engine_give_temps(struct weft_engine *e, int64_t task);
 void weft_engine_is_idle(struct weft_engine *e, int32_t tile);
 /* Looks for tiles that were released since they became idle. */
 void weft_engine_look_again(struct weft_engine *e);
+
+/* slices.c, with job.n_slices. Before what a place holds changes: where it is
+ * noted, after the change. */
+int64_t *weft_engine_slice_of_now(struct weft_engine *e, int32_t place);
+void weft_engine_slice_note(const struct weft_engine *e, int32_t place,
+                            int64_t *slice);
+/* Time has gone on. */
+void weft_engine_slice_widen(struct weft_engine *e);
 
 static inline struct weft_engine_gate *weft_engine_gate(
     const struct weft_engine *e, const struct weft_rec_task *t)

@@ -10,7 +10,7 @@ enum { READS = 0 };
 
 /* ---- Bytes ------------------------------------------------------------- */
 
-static bool counts(const struct weft_engine *e, int32_t place, int c)
+bool weft_engine_counts(const struct weft_engine *e, int32_t place, int c)
 {
     bool on_gpu = place % e->job.places_per_rank < e->r->n_gpus;
     return weft_mem_class_at_place((enum weft_mem_class) c)
@@ -27,9 +27,12 @@ static void add_bytes(struct weft_engine *e, int32_t place, int c,
                       int64_t bytes)
 {
     struct weft_engine_place *p = &e->place[place];
+    int64_t *slice = e->slice ? weft_engine_slice_of_now(e, place) : NULL;
     add(&p->now[c], &p->peak[c], bytes);
-    if (counts(e, place, c))
+    if (weft_engine_counts(e, place, c))
         add(&p->now[WEFT_MEM_ALL], &p->peak[WEFT_MEM_ALL], bytes);
+    if (slice)
+        weft_engine_slice_note(e, place, slice);
 }
 
 static void add_tile(struct weft_engine *e, int32_t tile, int sign)

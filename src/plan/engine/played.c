@@ -195,6 +195,24 @@ double weft_played_gen_infer_s(const struct weft_played *p)
     return all.end_s - all.start_s;
 }
 
+int32_t weft_played_fullest(const struct weft_played *p)
+{
+    int32_t most = 0;
+    for (int32_t k = 1; k < p->job->n_places; k++)
+        if (weft_engine_memory(p->engine, k)[WEFT_MEM_ALL]
+            > weft_engine_memory(p->engine, most)[WEFT_MEM_ALL])
+            most = k;
+    return most;
+}
+
+int32_t weft_played_first_device(const struct weft_played *p, int32_t place)
+{
+    int32_t d = 0;
+    while (d + 1 < p->job->n_devices && p->job->place_of[d] != place)
+        d++;
+    return d;
+}
+
 double weft_played_waited_s(const struct weft_played *p)
 {
     double s = 0;

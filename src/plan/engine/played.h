@@ -49,6 +49,8 @@ struct weft_played {
     struct weft_played_call *call;
     struct weft_played_use *device; /* (n_devices) of all iterations */
     double end_s;
+    const double *place_bytes; /* (n_places) of memory that there is; NULL, as
+                                  it is at first: not known */
     double bound_s; /* of generation and inference of the iteration that is
                        shown: no schedule takes less; 0, as it is at first: not
                        known */
@@ -82,8 +84,14 @@ double weft_played_waited_s(const struct weft_played *p);
 /* "actor_train"; number 0: "other". */
 const char *weft_played_name(const struct weft_played *p, int32_t call);
 
+/* Of the place that holds most, the first of those; and a place's first
+ * device. */
+int32_t weft_played_fullest(const struct weft_played *p);
+int32_t weft_played_first_device(const struct weft_played *p, int32_t place);
+
 /* Appended to a text. Errors: WEFT_ENOMEM.
- * _svg: a picture, a row for each device, coloured by call. _text: tables;
+ * _svg: a picture, a row for each device, coloured by call, and what places hold
+ * over time, if that was noted (job.n_slices). _text: tables;
  * _json: the same, and more (doc/simulate.md). */
 int weft_played_svg(const struct weft_played *p, struct weft_string *out,
                     struct weft_err *err);
@@ -91,7 +99,8 @@ int weft_played_text(const struct weft_played *p, struct weft_string *out,
                      struct weft_err *err);
 int weft_played_json(const struct weft_played *p, struct weft_string *out,
                      struct weft_err *err);
-/* Writes a Chrome/Perfetto trace: a rank is a process, a device a thread; of
+/* Writes a Chrome/Perfetto trace: a rank is a process, a device a thread, what a
+ * place holds over time, if that was noted, a counter; of
  * at most WEFT_PLAYED_EVENTS tasks and messages, the first ones. Errors: those
  * of weft_file_writer_open() and its like. */
 enum { WEFT_PLAYED_EVENTS = 1000000 };

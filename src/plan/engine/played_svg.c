@@ -2,7 +2,9 @@
 /*
  * What was played as a picture: a row per device, time to the right, coloured
  * by call (as ReaL, Figure 10); lines down where iterations end. Tasks of a
- * call that follow one another closer than can be seen are one.
+ * call that follow one another closer than can be seen are one. What a place
+ * holds over time, by class, is beneath its devices' rows; of many places, that
+ * of the fullest is beneath all.
  */
 #include "plan/engine/played.h"
 
@@ -14,8 +16,10 @@
 #include "base/svg.h"
 
 /* Pixels. */
-enum { LEFT = 56, RIGHT = 24, TOP = 58, WIDTH = 1040, FOOT = 34, DIGIT = 7 };
+enum { LEFT = 64, RIGHT = 24, HEAD = 58, WIDTH = 1040, FOOT = 34, DIGIT = 7 };
 enum { MOST_ROW = 20, ALL_ROWS = 1200, TICKS = 12 };
+enum { LEGEND = 18, BAND = 24, LARGE_BAND = 80, SPACE = 4 };
+enum { MOST_BANDS = 32 };
 
 /* Of a device, by start. */
 struct piece {
@@ -30,6 +34,12 @@ struct picture {
     size_t n, room;
     double scale; /* pixels per second */
     double row;   /* height */
+    int top;      /* of the first row */
+    /* memory over time: in so many slices, and bands of that height, for all
+     * places or for one, of so many bytes */
+    int32_t n_slices, n_bands;
+    double slice_s, band, bytes;
+    bool capacities; /* what there is in some place is no more than that */
 };
 
 static bool is_shown(const struct weft_played *p, int32_t call)
@@ -104,12 +114,188 @@ static bool list(struct picture *s)
     return true;
 }
 
-/* ---- The picture ------------------------------------------------------- */
+/* ---- Where things are --------------------------------------------------- */
 
 static double x_of(const struct picture *s, double time)
 {
     return LEFT + time * s->scale;
 }
+
+static bool has_band_each(const struct picture *s)
+{
+    return s->n_bands == s->p->job->n_places;
+}
+
+static double y_of(const struct picture *s, int32_t device)
+{
+    return s->top + device * s->row
+         + (has_band_each(s) ? s->p->job->place_of[device] : 0)
+               * (s->band + SPACE);
+}
+
+static double bottom_of(const struct picture *s)
+{
+    return s->top + s->p->job->n_devices * s->row
+         + s->n_bands * (s->band + SPACE);
+}
+
+/* Memory that there is; 0: not known, as of CPU devices beside GPUs, which are
+ * not the cluster's. */
+static double place_bytes(const struct weft_played *p, int32_t place)
+{
+    int32_t n_gpus = p->r->n_gpus;
+    bool of_host = n_gpus > 0 && place % p->job->places_per_rank >= n_gpus;
+    return p->place_bytes && !of_host ? p->place_bytes[place] : 0;
+}
+
+/* Bands show what there is where that is not far more than what is held. */
+static void measure(struct picture *s)
+{
+    const struct weft_played *p = s->p;
+    int32_t n = p->job->n_places;
+    s->n_slices = weft_engine_slices(p->engine, &s->slice_s);
+    for (int32_t k = 0; k < n; k++)
+        s->bytes = fmax(s->bytes, (double) weft_engine_memory(
+                                      p->engine, k)[WEFT_MEM_ALL]);
+    if (s->n_slices > 0 && s->bytes > 0) {
+        double held = s->bytes;
+        s->n_bands = n <= MOST_BANDS ? n : 1;
+        s->band = n <= MOST_BANDS ? BAND : LARGE_BAND;
+        for (int32_t k = 0; k < n; k++) {
+            double has = place_bytes(p, k);
+            if (has <= 0 || has >= 4 * held)
+                continue;
+            s->capacities = true;
+            s->bytes = fmax(s->bytes, has);
+        }
+    }
+    s->top = HEAD + (s->n_bands > 0 ? LEGEND : 0);
+    s->row = fmin((double) ALL_ROWS / p->job->n_devices, MOST_ROW);
+}
+
+/* ---- Memory over time ---------------------------------------------------- */
+
+static bool is_held(const struct picture *s, int c)
+{
+    const struct weft_played *p = s->p;
+    for (int32_t k = 0; k < p->job->n_places; k++)
+        if (weft_engine_memory(p->engine, k)[c] > 0
+            && weft_engine_counts(p->engine, k, c))
+            return true;
+    return false;
+}
+
+static void put_bytes(const struct picture *s, double bytes)
+{
+    bool large = bytes >= 0x1p29;
+    weft_string_addf(s->out, "%.3g %s", bytes / (large ? 0x1p30 : 0x1p20),
+                     large ? "GiB" : "MiB");
+}
+
+static void put_memory_legend(const struct picture *s)
+{
+    int x = LEFT;
+    if (s->n_bands == 0)
+        return;
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+        const char *name = weft_mem_class_name((enum weft_mem_class) c);
+        if (!is_held(s, c))
+            continue;
+        weft_string_addf(s->out,
+                         "<rect x=\"%d\" y=\"%d\" width=\"12\" "
+                         "height=\"12\" fill=\"%s\"/>"
+                         "<text x=\"%d\" y=\"%d\">%s</text>\n",
+                         x, 28 + LEGEND,
+                         weft_svg_colour((size_t) c, WEFT_SVG_LIGHT), x + 16,
+                         38 + LEGEND, name);
+        x += 34 + DIGIT * (int) strlen(name);
+    }
+    weft_string_addf(s->out,
+                     "<text x=\"%d\" y=\"%d\">held over time, and the most "
+                     "of it",
+                     x, 38 + LEGEND);
+    if (s->capacities)
+        weft_string_add(s->out, "; dashed: what there is");
+    weft_string_add(s->out, "</text>\n");
+}
+
+/* Pixels of what classes up to this one hold in a slice. */
+static double height_of(const struct picture *s, int32_t place, int32_t i,
+                        int c)
+{
+    int64_t bytes[WEFT_MEM_ALL + 1];
+    double sum = 0;
+    weft_engine_slice(s->p->engine, place, i, bytes);
+    for (int k = 0; k <= c; k++)
+        sum += (double) bytes[k];
+    return sum / s->bytes * s->band;
+}
+
+/* From the bottom of the band; classes above this one are behind it. */
+static void put_class(const struct picture *s, int32_t place, int c,
+                      double base)
+{
+    double last = 0;
+    weft_string_addf(s->out, "<path fill=\"%s\" d=\"M%d %.2f",
+                     weft_svg_colour((size_t) c, WEFT_SVG_LIGHT), LEFT, base);
+    for (int32_t i = 0; i < s->n_slices; i++) {
+        double height = height_of(s, place, i, c);
+        if (fabs(height - last) < 0.01)
+            continue;
+        weft_string_addf(s->out, "H%.2fV%.2f", x_of(s, i * s->slice_s),
+                         base - height);
+        last = height;
+    }
+    weft_string_addf(s->out, "H%dV%.2fz\"><title>%s</title></path>\n",
+                     LEFT + WIDTH, base,
+                     weft_mem_class_name((enum weft_mem_class) c));
+}
+
+static void put_band(const struct picture *s, int32_t place, double y)
+{
+    const struct weft_played *p = s->p;
+    double most = (double) weft_engine_memory(p->engine, place)[WEFT_MEM_ALL];
+    double has = place_bytes(p, place);
+    double base = y + s->band;
+    weft_string_addf(s->out,
+                     "<rect x=\"%d\" y=\"%.2f\" width=\"%d\" "
+                     "height=\"%.2f\" fill=\"#f4f4f4\"/>\n"
+                     "<text x=\"%d\" y=\"%.2f\" class=\"small\">",
+                     LEFT, y, WIDTH, s->band, LEFT - 6, base - 2);
+    put_bytes(s, most);
+    weft_string_add(s->out, "</text>\n");
+    for (int c = WEFT_N_MEM_CLASSES - 1; c >= 0; c--)
+        if (is_held(s, c))
+            put_class(s, place, c, base);
+    if (has <= 0 || has > s->bytes)
+        return;
+    weft_string_addf(s->out,
+                     "<path d=\"M%d %.2fh%d\" class=\"has\"><title>there is ",
+                     LEFT, base - has / s->bytes * s->band, WIDTH);
+    put_bytes(s, has);
+    weft_string_add(s->out, "</title></path>\n");
+}
+
+static void put_bands(const struct picture *s)
+{
+    const struct weft_played *p = s->p;
+    for (int32_t d = 0; d < p->job->n_devices && has_band_each(s); d++)
+        if (d + 1 == p->job->n_devices
+            || p->job->place_of[d + 1] != p->job->place_of[d])
+            put_band(s, p->job->place_of[d], y_of(s, d) + s->row);
+    if (s->n_bands == 1 && !has_band_each(s)) {
+        int32_t k = weft_played_fullest(p);
+        double y = bottom_of(s) - s->band - SPACE / 2;
+        put_band(s, k, y);
+        weft_string_addf(s->out,
+                         "<text x=\"%d\" y=\"%.2f\" class=\"small\">device %d"
+                         "</text>\n",
+                         LEFT - 6, y + 12,
+                         (int) weft_played_first_device(p, k));
+    }
+}
+
+/* ---- The picture ------------------------------------------------------- */
 
 static void put_title(const struct picture *s)
 {
@@ -140,8 +326,7 @@ static void put_rows(const struct picture *s)
     for (int32_t d = 0; d < p->job->n_devices; d += each)
         weft_string_addf(
             s->out, "<text x=\"%d\" y=\"%.2f\" class=\"e\">%d</text>\n",
-            LEFT - 6, TOP + d * s->row + fmin(s->row, 18) * 0.5 + 3.5,
-            (int) d);
+            LEFT - 6, y_of(s, d) + fmin(s->row, 18) * 0.5 + 3.5, (int) d);
     for (int32_t call = 0; call < p->flow->n_calls; call++) {
         bool any = false;
         for (size_t i = 0; i < s->n; i++) {
@@ -154,8 +339,8 @@ static void put_rows(const struct picture *s)
                                  colour_of(p, call));
             any = true;
             weft_string_addf(s->out, "M%.6g %.5gh%.4gv%.4gh-%.4gz",
-                             x_of(s, k->start_s), TOP + k->device * s->row,
-                             width, s->row * 0.92, width);
+                             x_of(s, k->start_s), y_of(s, k->device), width,
+                             s->row * 0.92, width);
         }
         if (any)
             weft_string_addf(s->out, "\"><title>%s</title></path>\n",
@@ -166,7 +351,7 @@ static void put_rows(const struct picture *s)
 static void put_times(const struct picture *s)
 {
     const struct weft_played *p = s->p;
-    double bottom = TOP + p->job->n_devices * s->row;
+    double bottom = bottom_of(s);
     double step = weft_svg_step(p->end_s, TICKS);
     for (double t = 0; t <= p->end_s * (1 + 1e-9); t += step)
         weft_string_addf(
@@ -178,24 +363,29 @@ static void put_times(const struct picture *s)
                      LEFT + WIDTH + 8, bottom + 16);
     for (int32_t i = 0; i < p->n; i++)
         weft_string_addf(s->out, "<path d=\"M%.2f %dV%.2f\" class=\"a\"/>\n",
-                         x_of(s, p->iteration[i].end_s), TOP - 6, bottom + 4);
+                         x_of(s, p->iteration[i].end_s), s->top - 6,
+                         bottom + 4);
 }
 
 static void put_all(const struct picture *s)
 {
     int width = LEFT + WIDTH + RIGHT;
-    double height = TOP + s->p->job->n_devices * s->row + FOOT;
+    double height = bottom_of(s) + FOOT;
     weft_string_addf(
         s->out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d "
         "%.5g\" width=\"%d\" height=\"%.5g\">\n<style>"
         "text{font:11px sans-serif;fill:#333}.t{font-weight:bold}"
         ".n{text-anchor:middle}.e{text-anchor:end}"
-        ".a{stroke:#555;fill:none}</style>\n"
+        ".small{text-anchor:end;font-size:9px}"
+        ".a{stroke:#555;fill:none}"
+        ".has{stroke:#c00;fill:none;stroke-dasharray:4 3}</style>\n"
         "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
         width, height, width, height);
     put_title(s);
+    put_memory_legend(s);
     put_rows(s);
+    put_bands(s);
     put_times(s);
     weft_string_add(s->out, "</svg>\n");
 }
@@ -205,7 +395,7 @@ int weft_played_svg(const struct weft_played *p, struct weft_string *out,
 {
     struct picture s = {.p = p, .out = out};
     s.scale = p->end_s > 0 ? WIDTH / p->end_s : 1;
-    s.row = fmin((double) ALL_ROWS / p->job->n_devices, MOST_ROW);
+    measure(&s);
     bool listed = list(&s);
     if (listed)
         put_all(&s);

@@ -118,16 +118,10 @@ static void add_devices(const struct weft_played *p, struct weft_string *out)
 /* The place that holds most, by class. */
 static void add_memory(const struct weft_played *p, struct weft_string *out)
 {
-    int32_t most = 0, device = 0;
-    for (int32_t k = 1; k < p->job->n_places; k++)
-        if (weft_engine_memory(p->engine, k)[WEFT_MEM_ALL]
-            > weft_engine_memory(p->engine, most)[WEFT_MEM_ALL])
-            most = k;
-    while (device + 1 < p->job->n_devices && p->job->place_of[device] != most)
-        device++;
+    int32_t most = weft_played_fullest(p);
     const int64_t *bytes = weft_engine_memory(p->engine, most);
     weft_string_addf(out, "\nMiB at most, where it is most: device %d\n",
-                     (int) device);
+                     (int) weft_played_first_device(p, most));
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         if (bytes[c] > 0)
             weft_string_addf(out, "%-16s  %10.1f\n",
@@ -220,6 +214,45 @@ static void add_row(const struct weft_played *p, int32_t d,
                      d + 1 < p->job->n_devices ? "," : "");
 }
 
+/* What a place holds over time: a list for each class that it has. */
+static void add_place(const struct weft_played *p, int32_t place, int32_t n,
+                      struct weft_string *out)
+{
+    const int64_t *peak = weft_engine_memory(p->engine, place);
+    int64_t bytes[WEFT_MEM_ALL + 1];
+    weft_string_addf(out, "   {\"device\": %d",
+                     (int) weft_played_first_device(p, place));
+    for (int c = 0; c <= WEFT_MEM_ALL; c++) {
+        if (peak[c] == 0
+            || (c < WEFT_MEM_ALL && !weft_engine_counts(p->engine, place, c)))
+            continue;
+        weft_string_addf(out, ",\n    \"%s\": [",
+                         c == WEFT_MEM_ALL ? "all" : weft_mem_class_name(c));
+        for (int32_t i = 0; i < n; i++) {
+            weft_engine_slice(p->engine, place, i, bytes);
+            weft_string_addf(out, "%s%lld", i ? ", " : "",
+                             (long long) bytes[c]);
+        }
+        weft_string_add(out, "]");
+    }
+    weft_string_addf(out, "}%s\n", place + 1 < p->job->n_places ? "," : "");
+}
+
+static void add_over_time(const struct weft_played *p,
+                          struct weft_string *out)
+{
+    double slice_s;
+    int32_t n = weft_engine_slices(p->engine, &slice_s);
+    if (n == 0)
+        return;
+    weft_string_add(out, ",\n \"memory_over_time\": {");
+    add_number(out, "slice_s", slice_s);
+    weft_string_add(out, ", \"places\": [\n");
+    for (int32_t k = 0; k < p->job->n_places; k++)
+        add_place(p, k, n, out);
+    weft_string_add(out, "  ]}");
+}
+
 int weft_played_json(const struct weft_played *p, struct weft_string *out,
                      struct weft_err *err)
 {
@@ -238,6 +271,8 @@ int weft_played_json(const struct weft_played *p, struct weft_string *out,
     weft_string_add(out, " ],\n \"devices\": [\n");
     for (int32_t d = 0; d < p->job->n_devices; d++)
         add_row(p, d, out);
-    weft_string_add(out, " ]}\n");
+    weft_string_add(out, " ]");
+    add_over_time(p, out);
+    weft_string_add(out, "}\n");
     return weft_string_check(out, "JSON", err);
 }

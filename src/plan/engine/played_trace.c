@@ -2,6 +2,8 @@
 /* What was played as a trace for Chrome and Perfetto. */
 #include "plan/engine/played.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/file.h"
 
@@ -75,13 +77,56 @@ static void put_task(struct trace *t, int64_t i, struct weft_span span,
         (int) task->iteration, (int) task->micro_batch, (int) task->layer);
 }
 
+/* What a place holds in a slice of time, in MiB. */
+static void put_memory(struct trace *t, int32_t place, double s,
+                       const int64_t *bytes)
+{
+    const struct weft_played *p = t->p;
+    const int64_t *peak = weft_engine_memory(p->engine, place);
+    const char *between = "";
+    weft_string_addf(
+        &t->text,
+        ",{\"ph\":\"C\",\"name\":\"MiB of device %d\",\"pid\":%d,"
+        "\"ts\":%.3f,\"args\":{",
+        (int) weft_played_first_device(p, place),
+        (int) (place / p->job->places_per_rank), s * 1e6);
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        if (peak[c] > 0 && weft_engine_counts(p->engine, place, c)) {
+            weft_string_addf(&t->text, "%s\"%s\":%.3f", between,
+                             weft_mem_class_name((enum weft_mem_class) c),
+                             (double) bytes[c] / (1024 * 1024));
+            between = ",";
+        }
+    weft_string_add(&t->text, "}}\n");
+}
+
+/* Counters: those slices in which something is not as before. */
+static int put_counters(struct trace *t, struct weft_err *err)
+{
+    double slice_s;
+    int32_t n = weft_engine_slices(t->p->engine, &slice_s);
+    int64_t last[WEFT_MEM_ALL + 1], bytes[WEFT_MEM_ALL + 1];
+    int rc = 0;
+    for (int32_t k = 0; k < t->p->job->n_places && n > 0 && !rc; k++) {
+        for (int32_t i = 0; i < n; i++) {
+            weft_engine_slice(t->p->engine, k, i, bytes);
+            if (i == 0 || memcmp(bytes, last, sizeof last) != 0)
+                put_memory(t, k, i * slice_s, bytes);
+            memcpy(last, bytes, sizeof last);
+        }
+        if (t->text.n >= PIECE)
+            rc = flush(t, err);
+    }
+    return rc;
+}
+
 static int put_events(struct trace *t, struct weft_err *err)
 {
     int64_t n = 0;
-    int rc = 0;
     weft_string_add(&t->text,
                     "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     put_threads(t);
+    int rc = put_counters(t, err);
     for (int64_t i = 0; i < t->p->r->n_tasks && !rc; i++) {
         struct weft_span span;
         int32_t device;

@@ -52,18 +52,33 @@ int weft_simulate_costs(const struct weft_simulate_options *options,
         out, err);
 }
 
+/* Memory of a device of the job. */
+static double device_bytes(const struct weft_simulation *s, int32_t device)
+{
+    const struct weft_g_job *job = &s->t->job;
+    const struct weft_cluster *cluster = s->options->cluster;
+    int32_t each = job->n_gpus > 0 ? job->n_gpus : job->n_devices, first;
+    int32_t node = weft_cluster_rank(cluster, job->n_ranks, each,
+                                     device / job->n_devices, &first);
+    return weft_cluster_node(cluster, node)->memory_bytes;
+}
+
 static int make_job(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_g_job *job = &s->t->job;
     int32_t n = job->n_ranks * job->n_devices;
+    size_t places = (size_t) weft_g_job_n_places(job);
     int rc = weft_simulate_costs(s->options, job, &s->costs, err);
     if (rc)
         return rc;
     s->place_of = weft_alloc((size_t) n, sizeof *s->place_of);
-    if (!s->place_of)
+    s->place_bytes = weft_alloc(places, sizeof *s->place_bytes);
+    if (!s->place_of || !s->place_bytes)
         return weft_err_nomem(err, "a simulated job", (size_t) n * 4);
-    for (int32_t d = 0; d < n; d++)
+    for (int32_t d = 0; d < n; d++) {
         s->place_of[d] = weft_g_job_place_of(job, d);
+        s->place_bytes[s->place_of[d]] += device_bytes(s, d);
+    }
     s->job = (struct weft_engine_job){
         .n_devices = n,
         .n_places = weft_g_job_n_places(job),
@@ -300,6 +315,7 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_seen_release(&s->seen);
     weft_free(s->decisions);
     weft_free(s->place_of);
+    weft_free(s->place_bytes);
     weft_costs_free(s->costs);
 }
 
@@ -363,11 +379,7 @@ static void sum_up(const struct weft_simulation *s,
                    const struct weft_played *played,
                    struct weft_simulated *out)
 {
-    const struct weft_cluster *cluster = s->options->cluster;
     int32_t n = s->job.n_devices, shown = weft_played_shown(played);
-    int32_t n_ranks = s->t->job.n_ranks;
-    int32_t each = s->t->job.n_gpus > 0 ? s->t->job.n_gpus
-                                        : s->t->job.n_devices;
     double has = 0, stays = 0;
     *out = (struct weft_simulated){
         .iteration_s = played->steady_s,
@@ -382,13 +394,10 @@ static void sum_up(const struct weft_simulation *s,
         int32_t place = s->place_of[d], first = d;
         while (d < n && s->place_of[d] == place)
             d++;
-        int32_t rank = first / s->t->job.n_devices;
-        int32_t first_device, node = weft_cluster_rank(cluster, n_ranks, each,
-                                                       rank, &first_device);
-        double memory = weft_cluster_node(cluster, node)->memory_bytes;
         const int64_t *held = weft_engine_memory(s->engine, place);
+        double memory = s->place_bytes[place] / (d - first);
         double bytes = (double) held[WEFT_MEM_ALL] / (d - first);
-        has += memory * (d - first);
+        has += s->place_bytes[place];
         stays += (double) (held[WEFT_MEM_GRADIENTS]
                            + held[WEFT_MEM_OPTIMIZER]);
         if (bytes > out->device_bytes)
@@ -424,6 +433,17 @@ static int put_all(const struct weft_simulation *s,
     return rc;
 }
 
+/* In how many slices of time memory is shown, at most. */
+static int32_t n_slices(const struct weft_simulate_options *o,
+                        int32_t n_devices)
+{
+    enum { MANY = 256, FEW = 64 };
+    bool drawn = o->svg || o->trace;
+    return !drawn && !o->json                     ? 0
+         : drawn && n_devices <= WEFT_FEW_DEVICES ? MANY
+                                                  : FEW;
+}
+
 int weft_simulation_run(const struct weft_trainer *t,
                         const struct weft_simulate_options *options,
                         struct weft_string *out, struct weft_err *err)
@@ -433,6 +453,7 @@ int weft_simulation_run(const struct weft_trainer *t,
     struct weft_simulate_options one = *options;
     int rc = open_either(t, &one, &s, err);
     s.job.moves = true;
+    s.job.n_slices = n_slices(&one, s.job.n_devices);
     s.job.first_iteration = s.how.first;
     s.job.n_iterations = s.how.iterations;
     if (!rc)
@@ -441,6 +462,8 @@ int weft_simulation_run(const struct weft_trainer *t,
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, s.how.first,
                                 s.how.iterations, &played, err);
     played.by_instruction = one.gangs;
+    if (!options->measured) /* else it is what this machine has free now */
+        played.place_bytes = s.place_bytes;
     if (!rc && s.bound_s)
         played.bound_s = s.bound_s[weft_played_shown(&played)];
     if (!rc && s.seen.row_of)

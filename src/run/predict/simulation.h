@@ -23,7 +23,8 @@ struct weft_simulation {
                         wanted */
     struct weft_seen seen;
     char *decisions; /* the file of a run's that are made again; NULL: none */
-    int32_t *place_of; /* (devices) */
+    int32_t *place_of;   /* (devices) */
+    double *place_bytes; /* (places) of memory that there is */
     struct weft_costs *costs;
     struct weft_engine_job job;
     struct weft_engine *engine; /* of the last playing */
