@@ -24,7 +24,7 @@ done
 
 "$WEFT_BUILDDIR/weft" plan "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" \
     --cluster "$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml" \
-    --compare --svg "$out/compared.svg" >"$dir/log"
+    --compare --search --svg "$out/compared.svg" >"$dir/log"
 
 # Three seeds of the quickstart on two devices, with staleness and without: some
 # minutes.

@@ -54,9 +54,12 @@ const char weft_help_plan[] =
     "prices\n"
     "                          of calls without this\n"
     "      --cluster FILE      make it for all of a cluster (doc/costs.md)\n"
-    "      --compare           simulate all placements there, with --search "
-    "last\n"
-    "                          the plan that is found; --svg draws it\n"
+    "      --compare           simulate all placements there, and last the "
+    "plan that\n"
+    "                          a search of half a minute finds; --svg draws "
+    "it\n"
+    "      --no-search         leave the search out; --search gives it all "
+    "time\n"
     "      --batch max         the largest batch that fits; with --compare "
     "each's\n"
     "      --scale A..B        the same on A, 2 A, ... B devices of that "
@@ -291,6 +294,8 @@ static const char *misuse(const struct weft_cli_plan_options *o, bool config)
             || o->time_limit > 0 || o->recording > 0))
         return "--seed, --evaluations, --branches, --time-limit and "
                "--recording are for --search";
+    if (o->no_search && (o->search || !o->compare))
+        return "--no-search is for --compare, without --search";
     int32_t first, last;
     if (o->scale && !weft_cli_scale_sizes(o->scale, &first, &last))
         return "--scale takes two numbers of devices, at most 1024, like "
@@ -335,6 +340,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "scale", WEFT_CLI_STRING, &o.scale, 0, 0},
         {0, "batch", WEFT_CLI_STRING, &o.batch, 0, 0},
         {0, "search", WEFT_CLI_FLAG, &o.search, 0, 0},
+        {0, "no-search", WEFT_CLI_FLAG, &o.no_search, 0, 0},
         {0, "seed", WEFT_CLI_INT, &o.seed, 0, INT32_MAX},
         {0, "evaluations", WEFT_CLI_INT, &o.evaluations, 0, INT32_MAX},
         {0, "branches", WEFT_CLI_INT, &o.branches, 0, INT32_MAX},

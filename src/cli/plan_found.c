@@ -56,7 +56,7 @@ static int print_comparison(const struct weft_cli_plan_options *o,
     int rc = o->json ? weft_compare_json(c, flow, &text, err)
                      : weft_compare_text(c, flow, &text, err);
     if (!rc && o->svg)
-        rc = weft_compare_svg(c, &picture, err);
+        rc = weft_compare_svg(c, flow, &picture, err);
     if (!rc && o->svg)
         rc = weft_file_write(o->svg, picture.data, picture.n, err);
     if (!rc)
@@ -258,7 +258,12 @@ static void tell_memory(const struct weft_cli_plan_options *o,
  * are simulated as a whole, a tenth to count the plan's memory. */
 struct limit {
     double priced_s, searched_s, end_s; /* INFINITY: none */
+    double all_s; /* when a search ends that nobody asked for */
 };
+
+/* Seconds of a search that nobody asked for, with all that is before it; and
+ * with how few of them it is not worth to begin. */
+enum { UNASKED_S = 30, FEW_S = 3 };
 
 static bool pricing_is_over(void *ctx)
 {
@@ -278,14 +283,20 @@ static bool time_is_over(void *ctx)
     return weft_cli_stop || weft_clock_s() > limit->end_s;
 }
 
-static struct limit limit_of(const struct weft_cli_plan_options *o)
+static void set_limit(struct limit *limit, double now_s, double seconds)
 {
+    limit->priced_s = now_s + 0.5 * seconds;
+    limit->searched_s = now_s + 0.6 * seconds;
+    limit->end_s = now_s + 0.9 * seconds;
+}
+
+/* What is left of its time is a search's. */
+static bool begin_unasked(void *ctx)
+{
+    struct limit *limit = ctx;
     double now_s = weft_clock_s();
-    if (o->time_limit == 0)
-        return (struct limit){INFINITY, INFINITY, INFINITY};
-    return (struct limit){now_s + 0.5 * o->time_limit,
-                          now_s + 0.6 * o->time_limit,
-                          now_s + 0.9 * o->time_limit};
+    set_limit(limit, now_s, limit->all_s - now_s);
+    return limit->all_s - now_s >= FEW_S;
 }
 
 static int64_t given(int32_t value, int32_t otherwise)
@@ -312,9 +323,13 @@ static struct weft_find find_of(const struct weft_cli_plan_options *o,
                                 const struct weft_simulate_options *simulate,
                                 struct limit *limit)
 {
-    *limit = limit_of(o);
+    double now_s = weft_clock_s();
+    limit->all_s = now_s + UNASKED_S;
+    double seconds = o->time_limit;
+    set_limit(limit, now_s, seconds > 0 ? seconds : INFINITY);
     return (struct weft_find){
         .simulate = simulate,
+        .begin = o->search ? NULL : begin_unasked,
         .finalists = WEFT_SEARCH_FINALISTS,
         .gangs = o->gangs,
         .stop = time_is_over,
@@ -407,7 +422,7 @@ static int compare_all(const struct weft_cli_plan_options *o,
         if (o->search)
             catch_stop();
         rc = weft_run_compare(
-            config, &needs->plan, &plan, &s, o->search ? &find : NULL,
+            config, &needs->plan, &plan, &s, o->no_search ? NULL : &find,
             o->batch ? weft_cluster_device_bytes(cluster) : 0, tell_progress,
             out, err);
     }
@@ -477,6 +492,7 @@ int weft_cli_scale(const struct weft_cli_plan_options *o,
         struct weft_comparison c;
         struct weft_run_needs needs;
         struct weft_cli_plan_options one = *o;
+        one.no_search = true;
         rc = resize(cluster, config, n, &sized, &one.plan, err);
         if (!rc)
             rc = compare_all(&one, &sized, config, &needs, &c, err);

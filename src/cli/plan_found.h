@@ -12,7 +12,7 @@ struct weft_cli_plan_options {
     struct weft_cli_planned plan;
     const char *output, *explain, *svg, *cluster, *lengths, *scale, *batch;
     const struct weft_costs_file *costs; /* of the cluster; NULL: none */
-    bool json, graph, gangs, compare, search;
+    bool json, graph, gangs, compare, search, no_search;
     /* of the search, the last two in thousands; -1: not given */
     int32_t seed, evaluations, branches;
     int32_t time_limit; /* seconds; 0: not given */

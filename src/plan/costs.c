@@ -2,6 +2,7 @@
 #include "plan/costs.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "plan/costs_file.h"
@@ -237,9 +238,11 @@ static double passes_s(const struct weft_costs *c,
     return moved_s(c, node, w->n_passes * bytes, bytes);
 }
 
-static double roofline_s(const struct weft_costs *c,
+/* What work takes by the roofline, added by part. */
+static void add_roofline(const struct weft_costs *c,
                          const struct weft_recording *r,
-                         const struct weft_rec_work *w, int32_t node)
+                         const struct weft_rec_work *w, int32_t node,
+                         double part[WEFT_N_COST_PARTS])
 {
     const struct weft_node_kind *kind = kind_of(c, node);
     const struct weft_shape *shape = w->shape ? &r->shape[w->shape].shape
@@ -247,11 +250,16 @@ static double roofline_s(const struct weft_costs *c,
     bool half = shape && shape->dtype != WEFT_F32
              && kind->flops[WEFT_BF16] > 0;
     double flops = kind->flops[half ? WEFT_BF16 : WEFT_F32];
-    double steps = w->n_steps, flop = (double) w->flop;
-    double bytes = (double) w->bytes;
+    double steps = w->n_steps, bytes = (double) w->bytes;
     flops *= weft_size_table_at(&kind->by_rows, w->n_rows / steps);
-    return w->n_layers * kind->layer_s + passes_s(c, r, w, node)
-         + most(flop / flops, moved_s(c, node, bytes, bytes / steps));
+    double compute_s = (double) w->flop / flops;
+    double memory_s = moved_s(c, node, bytes, bytes / steps);
+    part[WEFT_COST_STARTS] += w->n_layers * kind->layer_s;
+    part[WEFT_COST_MEMORY] += passes_s(c, r, w, node);
+    if (compute_s >= memory_s)
+        part[WEFT_COST_COMPUTE] += compute_s;
+    else
+        part[WEFT_COST_MEMORY] += memory_s;
 }
 
 /* Tasks that a member of a gang stands for, but for what comes to it in
@@ -359,28 +367,46 @@ bool weft_costs_is_measured(const struct weft_costs *c,
                 || (f && weft_costs_file_task(f, r, task) >= 0)));
 }
 
-double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
-                       int64_t task, int32_t device)
+void weft_costs_parts(const struct weft_costs *c,
+                      const struct weft_recording *r, int64_t task,
+                      int32_t device, double out[WEFT_N_COST_PARTS])
 {
     const struct weft_rec_task *t = &r->task[task];
+    memset(out, 0, WEFT_N_COST_PARTS * sizeof *out);
     if (device < 0 || t->kind != WEFT_REC_TASK)
-        return 0;
+        return;
     int32_t node = node_of_device(c, device);
     const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
-    if (is_instruction(t, gang))
-        return begin_s(c, t, tasks_of(c, r, task, gang), node)
-             + roofline_s(c, r, &t->work, node)
-             + exchange_s(c, r, task, gang);
-    double moved = copy_s(c, r, t);
-    double measured = c->job.file && moved == 0
+    bool instruction = is_instruction(t, gang);
+    double moved = instruction ? 0 : copy_s(c, r, t);
+    double measured = c->job.file && !instruction && moved == 0
                         ? weft_costs_file_task(c->job.file, r, task)
                         : -1;
-    if (measured >= 0)
-        return begin_s(c, t, 1, node) + measured;
-    return moved > 0 ? begin_s(c, t, 1, node) + moved
-                     : begin_s(c, t, t->work.n_steps, node)
-                           + roofline_s(c, r, &t->work, node)
-                           + exchange_s(c, r, task, gang);
+    double n = instruction                ? tasks_of(c, r, task, gang)
+             : measured >= 0 || moved > 0 ? 1
+                                          : t->work.n_steps;
+    if (moved == 0)
+        add_roofline(c, r, &t->work, node, out);
+    if (measured >= 0) {
+        bool memory = out[WEFT_COST_MEMORY] > out[WEFT_COST_COMPUTE];
+        memset(out, 0, WEFT_N_COST_PARTS * sizeof *out);
+        out[memory ? WEFT_COST_MEMORY : WEFT_COST_COMPUTE] = measured;
+    } else {
+        out[WEFT_COST_MESSAGES] = moved > 0 ? moved
+                                            : exchange_s(c, r, task, gang);
+    }
+    out[WEFT_COST_STARTS] += begin_s(c, t, n, node);
+}
+
+double weft_costs_task(const struct weft_costs *c,
+                       const struct weft_recording *r, int64_t task,
+                       int32_t device)
+{
+    double part[WEFT_N_COST_PARTS], s = 0;
+    weft_costs_parts(c, r, task, device, part);
+    for (int k = 0; k < WEFT_N_COST_PARTS; k++)
+        s += part[k];
+    return s;
 }
 
 bool weft_costs_inserts(const struct weft_costs *c)

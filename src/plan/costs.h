@@ -56,9 +56,22 @@ void weft_costs_free(struct weft_costs *costs); /* NULL is allowed */
  * Of a gang's member, it alone; what it receives included. A copy between
  * places takes its links for itself. Recordings may come in turn; one may have
  * grown since. */
-double weft_costs_task(struct weft_costs *costs,
+double weft_costs_task(const struct weft_costs *costs,
                        const struct weft_recording *r, int64_t task,
                        int32_t device);
+
+/* The same by what takes them. Measured seconds are of compute or memory,
+ * whichever the roofline says is more. */
+enum weft_cost_part {
+    WEFT_COST_COMPUTE,  /* operations */
+    WEFT_COST_MEMORY,   /* bytes that kernels read and write */
+    WEFT_COST_MESSAGES, /* from and to other places, within the task */
+    WEFT_COST_STARTS,   /* before tasks and layers begin their work */
+    WEFT_N_COST_PARTS
+};
+void weft_costs_parts(const struct weft_costs *costs,
+                      const struct weft_recording *r, int64_t task,
+                      int32_t device, double out[WEFT_N_COST_PARTS]);
 
 /* Whether the file says what a recorded task or message takes, or its links do,
  * as of copies; false: the cluster's description does. */

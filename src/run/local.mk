@@ -29,6 +29,7 @@ run_sources = \
 	%D%/predict/draw.c \
 	%D%/predict/known.c %D%/predict/known.h \
 	%D%/predict/largest.c %D%/predict/largest.h \
+	%D%/predict/limit.c %D%/predict/limit.h \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
 	%D%/predict/find.c %D%/predict/find_inside.h %D%/predict/find_problems.c \

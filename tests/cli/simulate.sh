@@ -143,7 +143,7 @@ expect 1 "nothing.json" --run run --costs nothing.json
     fail "weft profile fails"
 expect 0 "on 2 devices" --run run --costs costs.json
 # Costs that the configuration names are its own cluster's.
-for option in "" --compare; do
+for option in "" "--compare --no-search"; do
     command=${option:+plan} options=$option
     command=${command:-simulate}
     expect 0 "" "$ppo" cluster=cluster.yaml costs=costs.json --nodes 1
@@ -174,11 +174,11 @@ expect 2 "leave out --json" --run run --json
 
 # All placements in one table, each as it is by itself.
 command=plan
-expect 0 "placement" "$ppo" --nodes 1 --compare --svg all.svg
+expect 0 "placement" "$ppo" --nodes 1 --compare --no-search --svg all.svg
 mv out longest
-expect 0 "placement" "$ppo" --nodes 1 --compare --lengths max
+expect 0 "placement" "$ppo" --nodes 1 --compare --no-search --lengths max
 cmp -s longest out || fail "the longest responses are another length"
-expect 0 "placement" "$ppo" --nodes 1 --compare --lengths fixed:4
+expect 0 "placement" "$ppo" --nodes 1 --compare --no-search --lengths fixed:4
 cmp -s longest out && fail "short responses take no less"
 mv longest table
 grep -q '^verl  *[0-9.]* ' table || fail "a placement is missing"
@@ -189,6 +189,16 @@ expect 0 "" "$ppo" --nodes 1 --from openrlhf
 one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
 [ "$(awk '$1 == "openrlhf" { print $2 }' table)" = "$one" ] ||
     fail "openrlhf takes $one s by itself"
+# The call that limits it takes most of all calls' time; here most of that is
+# waited for.
+said=$(sed -n 's/^openrlhf .*  \([a-z_]*, [0-9]* %: waiting\)$/\1/p' table)
+awk -v said="$said" '/^call / { on = 1; next }
+    on { n = NF - 2; sum = $n + $(n + 1) + $(n + 2); waits = $NF }
+    on && $1 == "all" { on = 0; all = sum }
+    on && sum > most { most = sum; name = $1; waiting = waits }
+    END { is = sprintf("%s, %.0f %%: waiting", name, 100 * most / all)
+          exit !(waiting > most / 2 && said == is) }' out ||
+    fail "openrlhf is not limited by $said"
 asked=$(sed -n 's/^rlinf is --from //p' table)
 expect 0 "" "$ppo" --nodes 1 --from "$asked"
 one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
@@ -199,7 +209,7 @@ expect 1 "'rlinf' needs the seconds that generation" "$ppo" --nodes 1 \
     --from rlinf
 # What trains more replicas than there are gradient groups has as many groups.
 expect 0 "gradient_groups=8, one for each replica that trains: deepspeed-chat," \
-    "$ppo" --compare
+    "$ppo" --compare --no-search
 mv out table
 command=simulate
 expect 0 "" "$ppo" --from deepspeed-chat numerics.gradient_groups=8
@@ -207,14 +217,26 @@ one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
 [ "$(awk '$1 == "deepspeed-chat" { print $2 }' table)" = "$one" ] ||
     fail "deepspeed-chat with 8 groups takes $one s by itself"
 command=plan
-expect 0 "\"gradient_groups\": 8, " "$ppo" --compare --json
-expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
-    --cluster small.yaml
+expect 0 "\"gradient_groups\": 8, " "$ppo" --compare --no-search --json
+# The class that takes most is that of the plan by itself, of which a device has a
+# fourth.
+expect 0 "does not fit the memory: activations" "$ppo" --nodes 1 --compare \
+    --no-search --cluster small.yaml
+said=$(sed -n 's/^verl .* does not fit the memory: //p' out)
+command=simulate
+expect 0 "" "$ppo" --nodes 1 --from verl --cluster small.yaml
+awk -v said="$said" '/^MiB/ { on = 1; next } /^all/ { on = 0 }
+    on && $2 > most { most = $2; name = $1 }
+    END { split(said, w); exit !(w[1] == name &&
+          (w[2] * 4096 / most - 1) ^ 2 < 1e-5) }' out || fail "most is not $said"
+command=plan
+expect 0 '"memory": "activations", "bytes": ' "$ppo" --nodes 1 --compare \
+    --no-search --cluster small.yaml --json
 # The largest batch of a plan is that of its row.
 expect 0 "the largest batch is rollout.prompts=" "$ppo" --nodes 1 \
     --from openrlhf --cluster small.yaml --batch max
 one=$(sed -n 's/.*: \([0-9]*\) samples an .*/\1/p' out)
-expect 0 "  batch  actor_generate" "$ppo" --nodes 1 --compare --batch max \
+expect 0 "  batch  actor_generate" "$ppo" --nodes 1 --compare --no-search --batch max \
     --cluster small.yaml
 [ "$(awk '$1 == "openrlhf" { print $5 }' out)" = "$one" ] ||
     fail "openrlhf has another batch by itself: $one"
@@ -266,7 +288,28 @@ awk -v own="$own" 'BEGIN { n = 0 }
     fail "the searched plan is not the last row, or ratios are not to it"
 tail -n 4 found.svg | grep -q '>searched plan</text>' ||
     fail "the searched plan is not drawn last"
-expect 0 "placement" "$ppo" --compare
+# It is also without --search, by what time is left; how much that is the test
+# does not know.
+expect 0 "searched plan  " "$ppo" --compare --nodes 1 --devices 1
+expect 2 "--no-search is for --compare" "$ppo" --compare --search --no-search
+expect 2 "--no-search is for --compare" "$ppo" --no-search
+# What limits it is whatever the cluster has little of.
+slow() # NODES KEY AS WHAT: real-heuristic, in table, JSON and picture
+{
+    sed "s/$2/$3/" cluster.yaml >slow.yaml
+    options="--cluster slow.yaml --nodes $1 --compare --no-search"
+    expect 0 "  limited by" "$ppo" --svg slow.svg
+    grep -q "^real-heuristic .*  [a-z_]*, [0-9]* %: $4\$" out ||
+        fail "$4 does not limit it"
+    grep -q ": $4</text>" slow.svg || fail "$4 is not drawn"
+    expect 0 "\"by\": \"$4\"" "$ppo" --json
+}
+slow 1 "f32: 0.1" "f32: 0.001" compute
+slow 1 "memory_gbs: 20" "memory_gbs: 0.02" "memory bandwidth"
+slow 1 "task_us: 4" "task_us: 40000" "task starts"
+slow 2 "us: 20}" "us: 100000}" messages
+options="--cluster cluster.yaml"
+expect 0 "placement" "$ppo" --compare --no-search
 grep -q "searched plan" out && fail "nobody asked for a search"
 named=$(awk '$2 + 0 > 0 && (!least || $2 < least) { least = $2 }
     END { print least }' out)
@@ -346,7 +389,7 @@ command=plan
 expect 0 "A device does most where there are" "$ppo" --scale 4..8
 sed 's/this plan/this-plan/' out >scaled
 for n in 1 2; do
-    expect 0 "placement" "$ppo" --nodes $n --compare
+    expect 0 "placement" "$ppo" --nodes $n --compare --no-search
     best=$(awk '$3 == "1.00" { print $2; exit }' out)
     awk -v n=$((4 * n)) -v s="$best" '$1 == n { found = $3 == s }
         END { exit !found }' scaled || fail "not $best s on $n nodes"
@@ -359,7 +402,7 @@ expect 2 "like 8..64" "$ppo" --scale 8
 for of in 0.01419:2 0.01421:1; do
     sed "s/memory_gib: 8/memory_gib: ${of%:*}/" cluster.yaml >least.yaml
     expect 0 "fill ${of#*:} such devices; 'weft plan --scale 2..16'" "$ppo" \
-        --compare --cluster least.yaml --nodes 1 --devices 1
+        --compare --no-search --cluster least.yaml --nodes 1 --devices 1
 done
 sed "s/memory_gib: 8/memory_gib: 0.03/" cluster.yaml >least.yaml
 expect 0 "2 devices are the fewest of these on which a placement fits: " "$ppo" \

@@ -183,6 +183,18 @@ static struct weft_costs *costs_of_places(void)
     return costs;
 }
 
+static void check_parts(const struct weft_costs *costs, int64_t task,
+                        int32_t device, double compute_s, double memory_s,
+                        double messages_s, double starts_s)
+{
+    double part[WEFT_N_COST_PARTS];
+    weft_costs_parts(costs, &r, task, device, part);
+    CHECK(near(part[WEFT_COST_COMPUTE], compute_s));
+    CHECK(near(part[WEFT_COST_MEMORY], memory_s));
+    CHECK(near(part[WEFT_COST_MESSAGES], messages_s));
+    CHECK(near(part[WEFT_COST_STARTS], starts_s));
+}
+
 static void test_tasks(void)
 {
     struct weft_costs *costs = costs_of_places();
@@ -206,6 +218,9 @@ static void test_tasks(void)
      * that 4 devices share */
     shape.hidden = 8;
     work.n_passes = 2;
+    check_parts(costs, task(WEFT_REC_TASK, 0, &work), 7,
+                1e12 / (10e12 * 0.18), 6 * 544 / (500e9 * 0.5), 0,
+                30e-6 + 6 * 7e-6);
     work.flop = 0;
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 7),
                30e-6 + 6 * 7e-6 + 6 * 544 / (500e9 * 0.5)));
@@ -213,6 +228,7 @@ static void test_tasks(void)
     work = (struct weft_work){.bytes = 2000};
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 0),
                10e-6 + 2000 / (500e9 * 0.75)));
+    check_parts(costs, r.n_tasks - 1, 0, 0, 2000 / (500e9 * 0.75), 0, 10e-6);
     /* an answer has no device */
     CHECK(weft_costs_task(costs, &r, task(WEFT_REC_ANSWER, -1, NULL), -1)
           == 0);
@@ -380,6 +396,7 @@ static void test_gang(void)
     double once = 1000 / 250e9 + 3 * 8e-6 + 6000 / 25e9;
     CHECK(near(weft_costs_task(costs, &r, 0, 2), 4 * 10e-6 + once));
     CHECK(near(weft_costs_task(costs, &r, 2, 4), 10e-6 + once));
+    check_parts(costs, 2, 4, 0, 1000 / 250e9, 3 * 8e-6 + 6000 / 25e9, 10e-6);
     CHECK(!weft_costs_inserts(costs));
     cluster.kind[0].insert_s = 1e-6;
     CHECK(weft_costs_inserts(costs));
@@ -460,6 +477,7 @@ static void test_measured(void)
     weft_recording_access(&r, tile(0, 50), 1);
     weft_recording_work(&r, NULL);
     CHECK(near(weft_costs_task(costs, &r, one, 0), 1 + 2 * 0.25 + 5));
+    check_parts(costs, one, 0, 0, 5, 0, 1 + 2 * 0.25); /* it has no FLOP */
     CHECK(near(weft_costs_insert(costs, &r, one), 2 + 2 * 0.5));
     CHECK(weft_costs_inserts(costs));
     /* a core handles a message; meanwhile its links carry no other */

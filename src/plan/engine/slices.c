@@ -49,8 +49,7 @@ static void join(struct weft_engine *e, int32_t place)
     for (int32_t i = 0; i < p->n_slices; i += 2) {
         const int64_t *first = at(e, place, i);
         bool second = i + 1 < p->n_slices
-                   && at(e, place, i + 1)[WEFT_MEM_ALL]
-                          > first[WEFT_MEM_ALL];
+                   && at(e, place, i + 1)[WEFT_MEM_ALL] > first[WEFT_MEM_ALL];
         memmove(at(e, place, i / 2), at(e, place, i + second),
                 sizeof *e->slice);
     }

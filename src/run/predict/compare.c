@@ -12,6 +12,7 @@
 #include "job/plan_needs.h"
 #include "plan/strategy.h"
 #include "run/predict/divided.h"
+#include "run/predict/limit.h"
 #include "run/predict/shortage.h"
 
 /* ---- Simulating --------------------------------------------------------- */
@@ -32,6 +33,7 @@ static int simulate(const struct weft_config *config, struct weft_plan *plan,
     struct weft_simulate_options one = *options;
     one.svg = one.trace = NULL;
     one.simulated = &row->simulated;
+    one.limit = true;
     int rc = weft_run_simulate(config, &job, plan, &one, NULL, err);
     row->fits = !rc && row->simulated.fullest <= 1;
     return rc;
@@ -97,19 +99,29 @@ static int make_plan(const struct comparing *c, struct weft_config *config,
     return rc;
 }
 
-/* Row 0 is the configuration's own plan. The last is done first: a search takes
- * longest. */
+static int search(const struct comparing *c, struct weft_compared *row,
+                  struct weft_plan *out, struct weft_err *err)
+{
+    const struct weft_find *find = c->find;
+    struct weft_found found;
+    int rc = weft_run_find(c->config, c->needs, find, out, &found, err);
+    row->cut = rc == WEFT_EINTERRUPTED || found.stopped
+            || (find->stop && find->stop(find->how.ctx));
+    return rc;
+}
+
+/* Row 0 is the configuration's own plan. A search that may take its time is done
+ * first, as it takes longest. */
 static int do_row(void *ctx, int32_t number, struct weft_err *err)
 {
     struct comparing *c = ctx;
-    int32_t i = number > 0 ? number - 1 : c->n - 1;
+    bool last_first = c->find && !c->find->begin;
+    int32_t i = !last_first ? number : number > 0 ? number - 1 : c->n - 1;
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
     struct weft_config config = *c->config;
-    struct weft_found found;
     int rc = i == 0           ? 0
-           : i == c->searched ? weft_run_find(c->config, c->needs, c->find,
-                                              &plan, &found, err)
+           : i == c->searched ? search(c, row, &plan, err)
                               : make_plan(c, &config, row, &plan, err);
     struct weft_plan *p = i > 0 ? &plan : &own;
     if (!rc)
@@ -239,6 +251,25 @@ static int32_t find_next(const struct weft_comparison *c)
     return find_best(&others);
 }
 
+static const char *call_name(const struct weft_dataflow *flow, int32_t call)
+{
+    return call > 0 ? flow->call[call].name : "other";
+}
+
+/* What limits a plan: its memory, or a call. */
+static void add_limit(const struct weft_compared *row,
+                      const struct weft_dataflow *flow,
+                      struct weft_string *out)
+{
+    const struct weft_limit *l = &row->simulated.limit;
+    if (row->fits)
+        weft_string_addf(out, "%s, %.0f %%: %s", call_name(flow, l->call),
+                         100 * l->share, weft_limit_name(l->by));
+    else
+        weft_string_addf(out, "does not fit the memory: %s %.4g GiB",
+                         weft_mem_class_name(l->mem), l->mem_bytes / 0x1p30);
+}
+
 /* Says which rows have other gradient groups than the configuration. */
 static void add_groups(const struct weft_comparison *c,
                        struct weft_string *out)
@@ -301,7 +332,7 @@ int weft_compare_text(const struct weft_comparison *c,
     for (int32_t k = 1; k < flow->n_calls; k++)
         if (weft_flow_placed(flow, k))
             weft_string_addf(out, "  %s", flow->call[k].name);
-    weft_string_add(out, "\n");
+    weft_string_add(out, "  limited by\n");
     for (int32_t i = 0; i < c->n; i++) {
         const struct weft_compared *row = &c->row[i];
         if (!ran(row))
@@ -322,8 +353,9 @@ int weft_compare_text(const struct weft_comparison *c,
                 weft_string_addf(out, "  %*.4f",
                                  (int) strlen(flow->call[k].name),
                                  row->simulated.call_s[k]);
-        weft_string_addf(out, "%s\n",
-                         row->fits ? "" : "  does not fit the memory");
+        weft_string_add(out, "  ");
+        add_limit(row, flow, out);
+        weft_string_add(out, "\n");
     }
     for (int32_t i = 0; i < c->n; i++)
         if (!ran(&c->row[i]))
@@ -334,8 +366,29 @@ int weft_compare_text(const struct weft_comparison *c,
             weft_string_addf(out, "%s is --from %s\n", c->row[i].name,
                              c->row[i].asked);
     add_groups(c, out);
+    if (c->row[c->n - 1].cut && ran(&c->row[c->n - 1]))
+        weft_string_add(out, "time was up before the search had done all, so "
+                             "that it can find another plan next time: "
+                             "--search takes all the time that it needs\n");
     add_reason(c, flow, out);
     return weft_string_check(out, "a comparison", err);
+}
+
+static void add_limit_json(const struct weft_compared *row,
+                           const struct weft_dataflow *flow,
+                           struct weft_string *out)
+{
+    const struct weft_limit *l = &row->simulated.limit;
+    weft_string_addf(out, "\"limited_by\": {\"call\": \"%s\", \"share\": ",
+                     call_name(flow, l->call));
+    weft_string_add_number(out, l->share);
+    weft_string_addf(out, ", \"by\": \"%s\"", weft_limit_name(l->by));
+    if (!row->fits) {
+        weft_string_addf(out, ", \"memory\": \"%s\", \"bytes\": ",
+                         weft_mem_class_name(l->mem));
+        weft_string_add_number(out, l->mem_bytes);
+    }
+    weft_string_add(out, "}, ");
 }
 
 int weft_compare_json(const struct weft_comparison *c,
@@ -345,8 +398,8 @@ int weft_compare_json(const struct weft_comparison *c,
     weft_string_add(out, "[");
     for (int32_t i = 0; i < c->n; i++) {
         const struct weft_compared *row = &c->row[i];
-        weft_string_addf(out, "%s\n {\"placement\": \"%s\", ", i ? "," : "",
-                         row->name);
+        weft_string_addf(out, "%s\n {\"placement\": \"%s\", %s", i ? "," : "",
+                         row->name, row->cut ? "\"search_cut\": true, " : "");
         if (!ran(row)) {
             weft_string_add(out, "\"refused\": ");
             weft_string_add_json(out, row->why);
@@ -359,6 +412,7 @@ int weft_compare_json(const struct weft_comparison *c,
         weft_string_add_number(out, row->simulated.device_bytes);
         weft_string_addf(out, ", \"fits\": %s, ",
                          row->fits ? "true" : "false");
+        add_limit_json(row, flow, out);
         if (row->groups)
             weft_string_addf(out, "\"gradient_groups\": %d, ", row->groups);
         if (c->batches)
@@ -379,8 +433,9 @@ int weft_compare_json(const struct weft_comparison *c,
     return weft_string_check(out, "a comparison", err);
 }
 
-int weft_compare_svg(const struct weft_comparison *c, struct weft_string *out,
-                     struct weft_err *err)
+int weft_compare_svg(const struct weft_comparison *c,
+                     const struct weft_dataflow *flow,
+                     struct weft_string *out, struct weft_err *err)
 {
     enum { LEFT = 180, WIDTH = 560, ROW = 24, TOP = 16, TEXT = 17 };
     double most = 0;
@@ -392,7 +447,7 @@ int weft_compare_svg(const struct weft_comparison *c, struct weft_string *out,
                      "height=\"%d\" font-family=\"sans-serif\" "
                      "font-size=\"13\">\n<rect width=\"100%%\" "
                      "height=\"100%%\" fill=\"#ffffff\"/>\n",
-                     LEFT + WIDTH + 220, 2 * TOP + ROW * (int) c->n);
+                     LEFT + WIDTH + 420, 2 * TOP + ROW * (int) c->n);
     for (int32_t i = 0; i < c->n; i++) {
         const struct weft_compared *row = &c->row[i];
         int y = TOP + ROW * (int) i;
@@ -412,9 +467,10 @@ int weft_compare_svg(const struct weft_comparison *c, struct weft_string *out,
         if (!ran(row))
             weft_string_add(out, "refused");
         else
-            weft_string_addf(out, "%.4g s, %.2f%s",
-                             row->simulated.iteration_s, ratio(c, i),
-                             row->fits ? "" : ", does not fit the memory");
+            weft_string_addf(out, "%.4g s, %.2f; ",
+                             row->simulated.iteration_s, ratio(c, i));
+        if (ran(row))
+            add_limit(row, flow, out);
         weft_string_add(out, "</text>\n");
     }
     weft_string_add(out, "</svg>\n");

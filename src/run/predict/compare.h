@@ -16,6 +16,7 @@ struct weft_compared {
     int32_t groups; /* gradient groups, if it needs more of them than the
                        configuration has, for its replicas that train; or 0 */
     struct weft_largest_batch batch; /* the largest, if that was asked for */
+    bool cut;       /* its search was, before it had done all */
     char why[1024]; /* why the run cannot have it; "": it can */
 };
 
@@ -35,7 +36,9 @@ struct weft_comparison {
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
 
 /* Simulates them on all cores. find: a search for the last one, within these
- * processes, so that nobody is told of its progress; NULL: none. batch_bytes:
+ * processes, so that nobody is told of its progress; it is the first to begin,
+ * or with find->begin, which then says what time the others have left, the
+ * last; NULL: none. batch_bytes:
  * of a device, for the largest batch of each; 0: these are not wanted. progress
  * (NULL: none) is called with the number of those that are done. Errors:
  * WEFT_ENOMEM; others make a row's `why`. */
@@ -49,15 +52,16 @@ int weft_run_compare(const struct weft_config *config,
 
 /* A line per placement: seconds of an iteration and how many times the searched
  * plan's, or without one the best's, GiB of the fullest device, seconds of each
- * call; then what is refused. Appended to out. Errors: WEFT_ENOMEM. */
+ * call, what limits it (struct weft_limit); then what is refused. Appended to out. Errors: WEFT_ENOMEM. */
 int weft_compare_text(const struct weft_comparison *c,
                       const struct weft_dataflow *flow,
                       struct weft_string *out, struct weft_err *err);
 int weft_compare_json(const struct weft_comparison *c,
                       const struct weft_dataflow *flow,
                       struct weft_string *out, struct weft_err *err);
-/* A bar per placement. */
-int weft_compare_svg(const struct weft_comparison *c, struct weft_string *out,
-                     struct weft_err *err);
+/* A bar per placement, with what limits it. */
+int weft_compare_svg(const struct weft_comparison *c,
+                     const struct weft_dataflow *flow,
+                     struct weft_string *out, struct weft_err *err);
 
 #endif

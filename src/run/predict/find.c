@@ -460,6 +460,10 @@ int weft_run_find(const struct weft_config *config,
     struct weft_finding f;
     *out = (struct weft_found){.options = 0};
     weft_plan_begin(needs, plan_out);
+    if (find->begin && !find->begin(find->how.ctx))
+        return weft_err_set(err, WEFT_EINTERRUPTED,
+                            "no time was left to search: --search takes all "
+                            "that it needs, --time-limit S seconds");
     int rc = weft_finding_open(config, needs, find, &f, err);
     out->priced = f.n_priced;
     out->left_out = f.n_left_out;

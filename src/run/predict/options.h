@@ -51,6 +51,9 @@ struct weft_found {
 
 struct weft_find {
     const struct weft_simulate_options *simulate;
+    /* asked, with how.ctx, when it begins, whether there is time for it; NULL:
+     * there is */
+    bool (*begin)(void *ctx);
     /* asked, with how.ctx, while layouts are priced; what is not priced by then
      * has no options. NULL: how.stop is, so that nothing is searched then */
     bool (*stop_pricing)(void *ctx);
@@ -76,7 +79,8 @@ struct weft_find {
  * fit in one order, and may exceed a device in others. needs->device_bytes is
  * the memory of a device. Release the plan with weft_plan_release(), also after
  * an error. Errors: those of weft_pricer_price() and weft_search_run();
- * WEFT_EINVAL when no plan fits the memory. */
+ * WEFT_EINVAL when no plan fits the memory; WEFT_EINTERRUPTED when there is no
+ * time for it. */
 int weft_run_find(const struct weft_config *config,
                   const struct weft_plan_needs *needs,
                   const struct weft_find *find, struct weft_plan *plan_out,

@@ -6,6 +6,7 @@
 #include "base/svg.h"
 #include "job/plan_needs.h"
 #include "plan/engine/played.h"
+#include "run/predict/limit.h"
 #include "run/predict/simulate_run.h"
 #include "run/predict/simulation.h"
 
@@ -374,6 +375,19 @@ static int draw(const struct weft_simulation *s,
     return rc;
 }
 
+/* The class that takes most of a place's memory. */
+static void set_most(const struct weft_simulation *s, int32_t place,
+                     int32_t n_devices, struct weft_limit *out)
+{
+    const int64_t *held = weft_engine_memory(s->engine, place);
+    out->mem = WEFT_MEM_WEIGHTS;
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        if (weft_engine_counts(s->engine, place, c)
+            && held[c] > held[out->mem])
+            out->mem = (enum weft_mem_class) c;
+    out->mem_bytes = (double) held[out->mem] / n_devices;
+}
+
 /* Of each place, what its devices have of it. */
 static void sum_up(const struct weft_simulation *s,
                    const struct weft_played *played,
@@ -402,10 +416,14 @@ static void sum_up(const struct weft_simulation *s,
                            + held[WEFT_MEM_OPTIMIZER]);
         if (bytes > out->device_bytes)
             out->device_bytes = bytes;
-        if (bytes / memory > out->fullest)
+        if (bytes / memory > out->fullest) {
             out->fullest = bytes / memory;
+            set_most(s, place, d - first, &out->limit);
+        }
     }
     out->static_share = stays / has;
+    if (s->options->limit)
+        weft_limit_find(s, played, &out->limit);
 }
 
 static int put_all(const struct weft_simulation *s,

@@ -9,6 +9,7 @@
 
 #include "base/string.h"
 #include "plan/cluster.h"
+#include "plan/costs.h"
 #include "plan/costs_file.h"
 #include "plan/layout.h"
 #include "plan/lengths.h"
@@ -19,6 +20,19 @@
  * many at most, of some 200 bytes each; else instructions of tp groups stand
  * for them. */
 enum { WEFT_FEW_DEVICES = 64, WEFT_FEW_TASKS = 8000000 };
+
+/* What limits a plan: the call that takes most of the time of all devices, as
+ * weft simulate prints it, and what most of that is; and of the fullest
+ * place's memory the class that takes most. */
+enum { WEFT_LIMIT_WAITING = WEFT_N_COST_PARTS };
+struct weft_limit {
+    int32_t call; /* 0: none, "other" */
+    double share; /* of the time of all devices */
+    int by;       /* enum weft_cost_part, with messages while its devices have
+                     nothing else; or WEFT_LIMIT_WAITING */
+    enum weft_mem_class mem;
+    double mem_bytes; /* for each device of the place */
+};
 
 /* What a simulated run came to. */
 struct weft_simulated {
@@ -32,6 +46,7 @@ struct weft_simulated {
     double fullest;      /* the largest share of a device's memory */
     double static_share; /* of the memory of all devices: gradients and
                             optimizer state (ReaL section 8.4) */
+    struct weft_limit limit;
 };
 
 struct weft_simulate_options {
@@ -44,6 +59,7 @@ struct weft_simulate_options {
      * lengths that its samples had, and times that it measured are printed
      * beside; NULL: none */
     const char *run_dir;
+    bool limit;   /* of simulated->limit the call, too, is wanted */
     bool bound;   /* what generation and inference take at least is said */
     bool decided; /* when its samples moved is as it was in the run */
     bool gangs;   /* instructions of tp groups, not what they expand to */
