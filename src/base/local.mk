@@ -14,6 +14,7 @@ base_sources = \
 	%D%/json.c %D%/json.h \
 	%D%/limits.h \
 	%D%/log.c %D%/log.h \
+	%D%/min_tree.c %D%/min_tree.h \
 	%D%/philox.h \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \

@@ -29,3 +29,5 @@ check_PROGRAMS += %D%/test_json
 %C%_test_json_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_edit_distance
 %C%_test_edit_distance_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_min_tree
+%C%_test_min_tree_LDADD = $(base_libs)
