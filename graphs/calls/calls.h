@@ -361,6 +361,7 @@ struct weft_g_generate {
     int32_t prefill_tokens; /* of a step, at most */
     int32_t n_pages;        /* of an instance's KV cache */
     struct weft_g_instance *instance;
+    int32_t n_freed; /* of them */
 };
 
 /* Creates the tiles of the instances of `layout`: at most max_instances, with

@@ -115,6 +115,24 @@ int32_t weft_rollout_running(const struct weft_rollout_control *c,
     return n;
 }
 
+/* freed, idle: as in struct weft_g_instance. */
+static void set_state(struct weft_rollout_control *c, int32_t instance,
+                      bool freed, bool idle)
+{
+    struct weft_g_instance *x = &c->gen->instance[instance];
+    bool was_busy = !x->freed && !x->idle, busy = !freed && !idle;
+    c->gen->n_freed += freed - x->freed;
+    x->freed = freed;
+    x->idle = idle;
+    if (c->on_busy && busy != was_busy)
+        c->on_busy(c->ctx, instance, busy);
+}
+
+static bool leaves(const struct weft_rollout_control *c, int32_t instance)
+{
+    return c->gen->instance[instance].freed;
+}
+
 static int retire(struct weft_rollout_control *c, int32_t instance,
                   int32_t slot, const struct weft_gen_slot *status)
 {
@@ -142,18 +160,15 @@ static int retire(struct weft_rollout_control *c, int32_t instance,
     sample->ended = status->done == 1;
     c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
     c->n_finished++;
+    c->n_leaving -= leaves(c, instance);
     int32_t free_slot;
-    c->gen->instance[instance].idle =
-        c->next == c->n && weft_rollout_running(c, instance, &free_slot) == 0;
+    set_state(c, instance, leaves(c, instance),
+              c->next == c->n
+                  && weft_rollout_running(c, instance, &free_slot) == 0);
     return c->on_finished ? c->on_finished(c->ctx, index, sample, c->err) : 0;
 }
 
 /* ---- Samples that move ------------------------------------------------- */
-
-static bool leaves(const struct weft_rollout_control *c, int32_t instance)
-{
-    return c->gen->instance[instance].freed;
-}
 
 /* The instance of a replica that has the fewest samples. */
 static int32_t emptiest(const struct weft_rollout_control *c, int32_t replica,
@@ -203,7 +218,8 @@ static int move(struct weft_rollout_control *c, int32_t from,
                                          sample->limit, sample->token};
     c->slot[(int64_t) to * c->gen->n_slots + slot] = index;
     *mine = -1;
-    c->gen->instance[to].idle = false;
+    c->n_leaving--;
+    set_state(c, to, leaves(c, to), false);
     bool cache = takes_cache(c, from, to, c->has[index]);
     c->stats.n_moved++;
     c->stats.n_cached += cache;
@@ -286,31 +302,24 @@ static int decide(struct weft_rollout_control *c)
                  c->args.iteration, n_left);
     weft_rollout_see_trigger(c, n_left);
     for (int32_t i = 0; i < c->gen->n_instances; i++) {
-        struct weft_g_instance *x = &c->gen->instance[i];
-        bool leaves_now = !x->freed && !c->migration.stays[x->dp];
-        x->freed = x->freed || leaves_now;
-        c->stats.n_freed += leaves_now;
+        const struct weft_g_instance *x = &c->gen->instance[i];
+        int32_t slot;
+        if (x->freed || c->migration.stays[x->dp])
+            continue;
+        set_state(c, i, true, x->idle);
+        c->n_leaving += weft_rollout_running(c, i, &slot);
+        c->stats.n_freed++;
     }
     return rc;
 }
 
-/* Whether samples of the migration before are still to move. */
-static bool some_leave(const struct weft_rollout_control *c)
-{
-    int32_t slot;
-    for (int32_t i = 0; i < c->gen->n_instances; i++)
-        if (leaves(c, i) && weft_rollout_running(c, i, &slot) > 0)
-            return true;
-    return false;
-}
-
 /* Not while samples wait for a slot: then no instance has less to do than
- * others. */
+ * others; nor while those of the migration before are still to move. */
 static bool is_time(const struct weft_rollout_control *c)
 {
     return c->next == c->n
         && weft_migration_is_due(&c->migration, c->n - c->n_finished)
-        && !some_leave(c);
+        && c->n_leaving == 0;
 }
 
 /* ---- What is done when a status comes ----------------------------------- */
@@ -431,7 +440,7 @@ void weft_rollout_control_release(struct weft_rollout_control *c)
     played_release(c);
     weft_migration_release(&c->migration);
     for (int32_t i = 0; i < c->gen->n_instances; i++)
-        c->gen->instance[i].freed = c->gen->instance[i].idle = false;
+        set_state(c, i, false, false);
     weft_free(c->has);
     weft_free(c->slot);
     weft_free(c->in_flight);
@@ -463,6 +472,7 @@ int weft_rollout_control_init(struct weft_seq *seq,
         .seen = job->seen,
         .on_finished = job->on_finished,
         .on_turn = job->on_turn,
+        .on_busy = job->on_busy,
         .ctx = job->ctx,
         .err = err,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),

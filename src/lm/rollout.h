@@ -57,6 +57,10 @@ struct weft_rollout_turn {
 typedef int (*weft_rollout_turn_fn)(void *ctx,
                                     const struct weft_rollout_turn *turn,
                                     struct weft_err *err);
+/* Called when an instance has no samples left to generate, or is left to be
+ * freed of them, and others generate on (busy: false); and when it has some
+ * again. At first all are busy, and in the end they are again. */
+typedef void (*weft_rollout_busy_fn)(void *ctx, int32_t instance, bool busy);
 
 /* Clears the states of all instances. Waits. */
 void weft_rollout_reset(struct weft_g_generate *gen);
@@ -71,6 +75,7 @@ struct weft_rollout_job {
     const int32_t *order;       /* (n) in which they begin; NULL: their own */
     weft_rollout_fn on_finished;
     weft_rollout_turn_fn on_turn; /* NULL: none */
+    weft_rollout_busy_fn on_busy; /* NULL: none */
     void *ctx;
     /* When the samples that are left go on with fewer of the layout's
      * replicas. From then on gen->instance[].freed tells of the others'

@@ -30,6 +30,7 @@ struct weft_rollout_control {
     int32_t n_taken;      /* of the chunk whose status was taken last */
     int32_t *has;         /* (n) tokens of a sample, as read last */
     struct weft_migration migration;
+    int32_t n_leaving;    /* samples on instances that are freed of them */
     int32_t *pages_moved; /* (n_instances, 2) of caches that have left, and
                              that have come */
     struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
@@ -44,6 +45,7 @@ struct weft_rollout_control {
     struct weft_timeline *seen; /* NULL: nobody asks */
     weft_rollout_fn on_finished;
     weft_rollout_turn_fn on_turn;
+    weft_rollout_busy_fn on_busy;
     void *ctx;
     struct weft_rollout_stats stats;
     struct weft_err *err;

@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_ITERATION_H
 #define WEFT_RUN_ITERATION_H
 
+#include "base/min_tree.h"
 #include "run/seen.h"
 #include "run/tail.h"
 #include "run/trainer.h"
@@ -53,6 +54,12 @@ struct weft_iteration_call {
     int32_t turn;      /* the replica that has the next */
     int32_t *load;   /* (dp) samples that replicas have been given; where they
                           have shares, micro-batches */
+    bool any_device; /* replicas are of one place, whose devices take tasks as
+                        they are free */
+    int32_t *replica; /* (n_devices) which has the device; -1: none */
+    /* (dp) of micro-batches that wait: by the clock, when a replica's devices
+     * are done, or else its load; INFINITY: they generate */
+    struct weft_min_tree next;
     int32_t *length; /* (n_all) tokens of its input, where that is a text;
                           NULL: those of the samples */
     int32_t n_dealt; /* samples in micro-batches */
@@ -63,10 +70,13 @@ struct weft_iteration_call {
  * devices should have inferred by then what they were given: by it, not by a
  * clock of the machine, they are given more (iteration_deal.c). */
 struct weft_iteration_deal {
+    size_t n_devices;                  /* of calls */
     const struct weft_tail_pace *pace; /* NULL: it is not known */
     double now_s, ahead_s; /* ahead: until a later status has come */
     double *made_s;        /* (n_instances) the clock of each */
     double *free_s;        /* (n_devices) */
+    int32_t *n_busy;       /* (n_devices) instances that generate there */
+    bool last; /* all that waits is dealt, also to those that generate */
 };
 
 /* The text of a sample. */
@@ -100,11 +110,13 @@ struct weft_iteration_early {
                         their number */
     int32_t *left;   /* (mini-batches + 1) samples of `needed` that have not
                         left their instances */
-    int32_t *leaves; /* (n_all) the instance which a sample that has ended
-                        leaves; -1: none */
-    int32_t *order;  /* (n_all) of each set: in which samples begin */
-    int32_t n;       /* mini-batches that were submitted */
-    bool *due;       /* (n_all) samples that these need; NULL: all */
+    /* lists of samples that have ended, -1 at their ends: by the status that
+     * is acted on; (instances) those which leave it when its next one comes */
+    int32_t ended, *leaves;
+    int32_t *next;  /* (n_all) in its list */
+    int32_t *order; /* (n_all) of each set: in which samples begin */
+    int32_t n;      /* mini-batches that were submitted */
+    bool *due;      /* (n_all) samples that these need; NULL: all */
 };
 
 struct weft_iteration {
@@ -145,8 +157,6 @@ struct weft_iteration {
     double (*part)[WEFT_MAX_REWARDS]; /* (n_all) unweighted rewards */
     struct weft_iteration_call call[WEFT_MAX_CALLS];
     int32_t n_calls;
-    size_t n_devices; /* of calls */
-    bool *generating; /* (n_devices) scratch of micro-batches that wait */
     struct weft_iteration_deal deal;
     struct weft_g_view kept[WEFT_MAX_CALLS]; /* weights for inference by
                                                 trained roles; as `policy` */
@@ -220,27 +230,34 @@ int weft_iteration_kl(struct weft_iteration *p);
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
 int weft_iteration_calls_init(struct weft_iteration *p);
-/* The replica that has had least of its share of micro-batches; in turn where
- * all are alike, or cut by the shares. Who has the next does not depend on
- * lengths: no replica has more of them than where all samples are longest, for
- * which records and memory are bounded. */
-int32_t weft_iteration_by_share(const struct weft_iteration_call *c,
-                                const struct weft_call_plan *plan);
 /* The replica for the next micro-batch of n samples; -1: it waits. All have
  * them in turn or by their shares; with inter-stage fusion, where samples are
  * to move, the one that has had fewest of those whose devices generate no more.
  * While none have moved, none gets more than its part, as others will be free
  * soon. When all samples have ended, nothing waits. */
 int32_t weft_iteration_replica(const struct weft_iteration *p,
-                               const struct weft_iteration_call *c, int32_t n,
-                               bool last);
+                               const struct weft_iteration_call *c,
+                               int32_t n);
 
-/* Before the calls of a round begin; Errors: WEFT_ENOMEM. */
+/* Instances of all sets. */
+int32_t weft_iteration_instances(const struct weft_iteration *p);
+/* Before the calls of a round begin, and then for each. Errors: WEFT_ENOMEM. */
 int weft_iteration_deal_init(struct weft_iteration *p);
+int weft_iteration_deal_call(const struct weft_iteration *p,
+                             struct weft_iteration_call *c);
 void weft_iteration_deal_release(struct weft_iteration *p);
 /* The clock begins, where the pace of the round's generation is known. */
 void weft_iteration_deal_begin(struct weft_iteration *p);
-/* It goes on by a chunk. */
+/* An instance of a set has ended, or goes on (weft_rollout_busy_fn). */
+void weft_iteration_deal_busy(const struct weft_iteration_set *set,
+                              int32_t instance, bool busy);
+/* From now on all that waits is dealt, or only what need not wait. */
+void weft_iteration_deal_last(struct weft_iteration *p, bool last);
+/* A replica is given n samples of those that wait. */
+void weft_iteration_deal_give(const struct weft_iteration *p,
+                              struct weft_iteration_call *c, int32_t dp,
+                              int32_t n);
+/* The clock goes on by a chunk. */
 void weft_iteration_deal_turn(struct weft_iteration *p,
                               const struct weft_rollout_turn *turn);
 /* Whether a call's micro-batches are dealt by the clock. */
@@ -251,12 +268,12 @@ double weft_iteration_takes(const struct weft_iteration *p,
                             const struct weft_iteration_call *c,
                             double n_tokens);
 /* The replica whose devices are done first with what they were given, of those
- * that generate no more, and before another status comes; last: of all. -1:
- * none. *idle_out: it has nothing to infer now. */
+ * that generate no more, and before another status comes; where all that waits
+ * is dealt, of all. -1: none. *idle_out: it has nothing to infer now. */
 int32_t weft_iteration_free(const struct weft_iteration *p,
-                            const struct weft_iteration_call *c, bool last,
+                            const struct weft_iteration_call *c,
                             bool *idle_out);
-/* A replica is given a micro-batch. */
+/* A replica's devices are given a micro-batch. */
 void weft_iteration_deal_add(struct weft_iteration *p,
                              const struct weft_iteration_call *c, int32_t dp,
                              double n_tokens);

@@ -50,6 +50,14 @@ static bool share_device(const struct weft_g_layout *of_a, int32_t a,
     return false;
 }
 
+int32_t weft_iteration_instances(const struct weft_iteration *p)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < p->n_sets; k++)
+        n += p->t->gen[p->set[k].call].n_instances;
+    return n;
+}
+
 bool weft_iteration_shares(const struct weft_g_layout *a,
                            const struct weft_g_layout *b)
 {
@@ -57,35 +65,6 @@ bool weft_iteration_shares(const struct weft_g_layout *a,
         for (int32_t k = 0; k < b->plan.dp; k++)
             if (share_device(a, i, b, k))
                 return true;
-    return false;
-}
-
-/* Finds which devices still generate, in p->generating. Returns whether others
- * have been freed of their last samples. */
-static bool find_generating(const struct weft_iteration *p)
-{
-    bool freed = false;
-    memset(p->generating, 0, p->n_devices * sizeof *p->generating);
-    for (int32_t k = 0; k < p->n_sets; k++) {
-        const struct weft_g_generate *gen = &p->t->gen[p->set[k].call];
-        for (int32_t n = 0; n < gen->n_instances; n++) {
-            const struct weft_g_instance *x = &gen->instance[n];
-            freed = freed || x->freed;
-            for (int32_t i = 0;
-                 i < n_devices(&gen->layout) && !x->freed && !x->idle; i++)
-                p->generating[device_of(&gen->layout, x->dp, i)] = true;
-        }
-    }
-    return freed;
-}
-
-/* Whether devices of a replica do. */
-static bool generates(const struct weft_iteration *p,
-                      const struct weft_g_layout *layout, int32_t dp)
-{
-    for (int32_t i = 0; i < n_devices(layout); i++)
-        if (p->generating[device_of(layout, dp, i)])
-            return true;
     return false;
 }
 
@@ -108,17 +87,93 @@ static bool holds(const struct weft_iteration *p,
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     bool moves = p->tail[c->set->call].when.share > 0;
     return p->t->plan.inter_stage_fusion && layout->plan.shares.n == 0
-        && (moves || p->deal.pace || weft_run_bounds(p->t))
-        && !(layout->any_device && is_one_place(layout));
+        && (moves || p->deal.pace || weft_run_bounds(p->t)) && !c->any_device;
 }
 
-int32_t weft_iteration_by_share(const struct weft_iteration_call *c,
-                                const struct weft_call_plan *plan)
+/* ---- Replicas ----------------------------------------------------------- */
+
+/* Whether a replica's devices generate, any of them. */
+static bool generates(const struct weft_iteration *p,
+                      const struct weft_g_layout *layout, int32_t dp)
+{
+    for (int32_t i = 0; i < n_devices(layout); i++)
+        if (p->deal.n_busy[device_of(layout, dp, i)] > 0)
+            return true;
+    return false;
+}
+
+/* When a replica's devices are done with what they were given. */
+static double done_s(const struct weft_iteration *p,
+                     const struct weft_g_layout *layout, int32_t dp)
+{
+    double at = 0;
+    for (int32_t i = 0; i < n_devices(layout); i++)
+        at = fmax(at, p->deal.free_s[device_of(layout, dp, i)]);
+    return at;
+}
+
+/* To be called when what a replica has been given, or whether its devices
+ * generate, has changed. */
+static void update_next(const struct weft_iteration *p,
+                        struct weft_iteration_call *c, int32_t dp)
+{
+    const struct weft_g_layout *layout = &p->t->layout[c->call];
+    bool waits = !p->deal.last && generates(p, layout, dp);
+    weft_min_tree_set(&c->next, dp,
+                      waits                        ? INFINITY
+                      : weft_iteration_paced(p, c) ? done_s(p, layout, dp)
+                                                   : c->load[dp]);
+}
+
+static void update_all(struct weft_iteration *p)
+{
+    for (int32_t k = 0; k < p->n_calls; k++)
+        for (int32_t dp = 0; dp < p->t->layout[p->call[k].call].plan.dp; dp++)
+            update_next(p, &p->call[k], dp);
+}
+
+/* The replicas that have the device. */
+static void update_users(struct weft_iteration *p, int32_t device)
+{
+    for (int32_t k = 0; k < p->n_calls; k++)
+        if (p->call[k].replica[device] >= 0)
+            update_next(p, &p->call[k], p->call[k].replica[device]);
+}
+
+void weft_iteration_deal_busy(const struct weft_iteration_set *set,
+                              int32_t instance, bool busy)
+{
+    const struct weft_g_generate *gen = &set->p->t->gen[set->call];
+    for (int32_t i = 0; i < n_devices(&gen->layout); i++) {
+        int32_t device = device_of(&gen->layout, gen->instance[instance].dp,
+                                   i);
+        int32_t *n = &set->p->deal.n_busy[device];
+        *n += busy ? 1 : -1;
+        weft_assert(*n >= 0);
+        if (*n == busy)
+            update_users(set->p, device);
+    }
+}
+
+void weft_iteration_deal_last(struct weft_iteration *p, bool last)
+{
+    if (p->deal.last == last)
+        return;
+    p->deal.last = last;
+    update_all(p);
+}
+
+/* The replica that has had least of its share of micro-batches; in turn where
+ * all are alike, or cut by the shares. Who has the next does not depend on
+ * lengths: no replica has more of them than where all samples are longest, for
+ * which records and memory are bounded. */
+static int32_t next_turn(const struct weft_iteration_call *c,
+                         const struct weft_call_plan *plan, int32_t turn)
 {
     bool alike = plan->shares.n == 0 || plan->micro_batches > 0;
-    int32_t best = c->turn;
+    int32_t best = turn;
     for (int32_t k = 1; k < plan->dp && !alike; k++) {
-        int32_t dp = (c->turn + k) % plan->dp;
+        int32_t dp = (turn + k) % plan->dp;
         if ((double) c->load[dp] / weft_shares_of(&plan->shares, dp)
             < (double) c->load[best] / weft_shares_of(&plan->shares, best))
             best = dp;
@@ -126,56 +181,87 @@ int32_t weft_iteration_by_share(const struct weft_iteration_call *c,
     return best;
 }
 
-int32_t weft_iteration_replica(const struct weft_iteration *p,
-                               const struct weft_iteration_call *c, int32_t n,
-                               bool last)
+void weft_iteration_deal_give(const struct weft_iteration *p,
+                              struct weft_iteration_call *c, int32_t dp,
+                              int32_t n)
 {
-    const struct weft_g_layout *layout = &p->t->layout[c->call];
-    int32_t dp = layout->plan.dp, best = -1;
-    if (!holds(p, c))
-        return weft_iteration_by_share(c, &layout->plan);
-    bool freed = find_generating(p);
-    for (int32_t k = 0; k < dp; k++) {
-        bool busy = generates(p, layout, k);
-        bool more = freed || c->load[k] + n <= weft_ceil_div(c->set->n, dp);
-        if ((last || (!busy && more))
-            && (best < 0 || c->load[k] < c->load[best]))
-            best = k;
-    }
-    return best;
+    const struct weft_call_plan *plan = &p->t->layout[c->call].plan;
+    c->load[dp] += plan->shares.n > 0 ? 1 : n;
+    c->turn = next_turn(c, plan, (dp + 1) % plan->dp);
+    update_next(p, c, dp);
 }
 
-/* ---- By the clock ------------------------------------------------------- */
+int32_t weft_iteration_replica(const struct weft_iteration *p,
+                               const struct weft_iteration_call *c, int32_t n)
+{
+    double least = weft_min_tree_least(&c->next);
+    int32_t n_freed = 0;
+    if (!holds(p, c))
+        return c->turn;
+    for (int32_t k = 0; k < p->n_sets; k++)
+        n_freed += p->t->gen[p->set[k].call].n_freed;
+    if (least == INFINITY
+        || (!p->deal.last && n_freed == 0
+            && least + n
+                   > weft_ceil_div(c->set->n, p->t->layout[c->call].plan.dp)))
+        return -1;
+    return weft_min_tree_first(&c->next, least);
+}
+
+/* ---- The clock ---------------------------------------------------------- */
 
 int weft_iteration_deal_init(struct weft_iteration *p)
 {
     struct weft_iteration_deal *d = &p->deal;
-    size_t n = 1;
-    for (int32_t k = 0; k < p->n_sets; k++)
-        n += (size_t) p->t->gen[p->set[k].call].n_instances;
-    p->n_devices = count_devices(p->t);
-    p->generating = weft_alloc(p->n_devices, sizeof *p->generating);
-    *d = (struct weft_iteration_deal){.pace = NULL};
+    size_t n = (size_t) weft_iteration_instances(p);
+    *d = (struct weft_iteration_deal){.n_devices = count_devices(p->t)};
     d->made_s = weft_alloc(n, sizeof *d->made_s);
-    d->free_s = weft_alloc(p->n_devices, sizeof *d->free_s);
-    return p->generating && d->made_s && d->free_s
-             ? 0
-             : weft_err_nomem(p->err, "inference", p->n_devices);
+    d->free_s = weft_alloc(d->n_devices, sizeof *d->free_s);
+    d->n_busy = weft_alloc(d->n_devices, sizeof *d->n_busy);
+    if (!d->made_s || !d->free_s || !d->n_busy)
+        return weft_err_nomem(p->err, "inference", d->n_devices);
+    for (int32_t k = 0; k < p->n_sets; k++)
+        for (int32_t i = 0; i < p->t->gen[p->set[k].call].n_instances; i++)
+            weft_iteration_deal_busy(&p->set[k], i, true);
+    return 0;
 }
 
 void weft_iteration_deal_release(struct weft_iteration *p)
 {
-    weft_free(p->generating);
+    weft_free(p->deal.n_busy);
     weft_free(p->deal.made_s);
     weft_free(p->deal.free_s);
-    p->generating = NULL;
     p->deal = (struct weft_iteration_deal){.pace = NULL};
+}
+
+int weft_iteration_deal_call(const struct weft_iteration *p,
+                             struct weft_iteration_call *c)
+{
+    const struct weft_g_layout *layout = &p->t->layout[c->call];
+    int32_t dp = layout->plan.dp;
+    c->any_device = layout->any_device && is_one_place(layout);
+    c->load = weft_alloc((size_t) dp, sizeof *c->load);
+    c->replica = weft_alloc(p->deal.n_devices, sizeof *c->replica);
+    int rc = weft_min_tree_init(&c->next, (size_t) dp);
+    if (rc || !c->load || !c->replica)
+        return weft_err_nomem(p->err, "inference", p->deal.n_devices);
+    memset(c->replica, 0xff, p->deal.n_devices * sizeof *c->replica);
+    for (int32_t k = 0; k < dp; k++) {
+        for (int32_t i = 0; i < n_devices(layout); i++) {
+            int32_t *replica = &c->replica[device_of(layout, k, i)];
+            weft_assert(*replica < 0);
+            *replica = k;
+        }
+        update_next(p, c, k);
+    }
+    return 0;
 }
 
 void weft_iteration_deal_begin(struct weft_iteration *p)
 {
     const struct weft_tail_pace *pace = &p->tail[p->set->call].pace;
     p->deal.pace = p->n_sets == 1 && pace->known ? pace : NULL;
+    update_all(p);
 }
 
 bool weft_iteration_paced(const struct weft_iteration *p,
@@ -209,33 +295,16 @@ double weft_iteration_takes(const struct weft_iteration *p,
          + n_tokens * p->deal.pace->infer[c->call].token_s;
 }
 
-/* From when on a replica's devices have nothing to infer. */
-static double free_s(const struct weft_iteration *p,
-                     const struct weft_g_layout *layout, int32_t dp)
-{
-    double at = p->deal.now_s;
-    for (int32_t i = 0; i < n_devices(layout); i++)
-        at = fmax(at, p->deal.free_s[device_of(layout, dp, i)]);
-    return at;
-}
-
 int32_t weft_iteration_free(const struct weft_iteration *p,
-                            const struct weft_iteration_call *c, bool last,
+                            const struct weft_iteration_call *c,
                             bool *idle_out)
 {
-    const struct weft_g_layout *layout = &p->t->layout[c->call];
-    double best_s = last ? INFINITY : p->deal.now_s + p->deal.ahead_s;
-    int32_t best = -1;
-    find_generating(p);
-    for (int32_t k = 0; k < layout->plan.dp; k++) {
-        double at = free_s(p, layout, k);
-        if (at >= best_s || (!last && generates(p, layout, k)))
-            continue;
-        best = k;
-        best_s = at;
-    }
-    *idle_out = best_s <= p->deal.now_s;
-    return best;
+    const struct weft_iteration_deal *d = &p->deal;
+    double at = fmax(weft_min_tree_least(&c->next), d->now_s);
+    *idle_out = at <= d->now_s;
+    return at < (d->last ? INFINITY : d->now_s + d->ahead_s)
+             ? weft_min_tree_first(&c->next, at)
+             : -1;
 }
 
 void weft_iteration_deal_add(struct weft_iteration *p,
@@ -243,7 +312,10 @@ void weft_iteration_deal_add(struct weft_iteration *p,
                              double n_tokens)
 {
     const struct weft_g_layout *layout = &p->t->layout[c->call];
-    double at = free_s(p, layout, dp) + weft_iteration_takes(p, c, n_tokens);
+    double at = fmax(done_s(p, layout, dp), p->deal.now_s)
+              + weft_iteration_takes(p, c, n_tokens);
     for (int32_t i = 0; i < n_devices(layout); i++)
         p->deal.free_s[device_of(layout, dp, i)] = at;
+    for (int32_t i = 0; i < n_devices(layout); i++)
+        update_users(p, device_of(layout, dp, i));
 }

@@ -47,6 +47,11 @@ static int on_turn(void *ctx, const struct weft_rollout_turn *turn,
               : weft_iteration_early_turn(set->p, turn->instance, turn->more);
 }
 
+static void on_busy(void *ctx, int32_t instance, bool busy)
+{
+    weft_iteration_deal_busy(ctx, instance, busy);
+}
+
 /* A recorded sample's tokens in this round; 0: it is not generated in it. */
 static int32_t given(const struct weft_iteration *p, int32_t i)
 {
@@ -254,6 +259,7 @@ static int roll_out(struct weft_iteration *p)
                                                             : NULL,
             .on_finished = on_finished,
             .on_turn = on_turn,
+            .on_busy = on_busy,
             .ctx = s};
         weft_rollout_reset(&p->t->gen[s->call]);
         if (!rc && !s->policy.model)

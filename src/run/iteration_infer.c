@@ -56,11 +56,12 @@ static int add_call(struct weft_iteration *p, int32_t call)
         .input = input,
         .field = weft_flow_written(&t->flow, call),
         .length = text ? weft_alloc(n, sizeof *c->length) : NULL,
-        .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting),
-        .load = weft_alloc((size_t) t->layout[call].plan.dp,
-                           sizeof *c->load)};
-    if (!c->waiting || !c->load || (text && !c->length))
+        .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting)};
+    if (!c->waiting || (text && !c->length))
         return weft_err_nomem(p->err, "inference", n * 4);
+    int rc = weft_iteration_deal_call(p, c);
+    if (rc)
+        return rc;
     c->begun = true;
     return users(p, c->model) > 1
              ? 0
@@ -94,6 +95,8 @@ void weft_iteration_calls_release(struct weft_iteration *p)
         close_call(p, &p->call[k]);
         weft_free(p->call[k].waiting);
         weft_free(p->call[k].load);
+        weft_free(p->call[k].replica);
+        weft_min_tree_release(&p->call[k].next);
         weft_free(p->call[k].length);
     }
     weft_iteration_deal_release(p);
@@ -208,8 +211,7 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c,
     c->since_s = p->deal.now_s;
     memmove(c->waiting, c->waiting + n,
             (size_t) c->n_waiting * sizeof *c->waiting);
-    c->load[dp] += layout->plan.shares.n > 0 ? 1 : n;
-    c->turn = (dp + 1) % layout->plan.dp;
+    weft_iteration_deal_give(p, c, dp, n);
     c->n_flushed++;
     weft_free(sample);
     return rc;
@@ -226,9 +228,7 @@ static int32_t n_next(const struct weft_iteration *p,
     int64_t mine = weft_ceil_div(c->set->n, plan->dp), rows = 0;
     int32_t n = 0;
     if (plan->shares.n > 0)
-        mine = weft_plan_share(plan, c->set->n,
-                               weft_iteration_by_share(c, plan))
-                   .n;
+        mine = weft_plan_share(plan, c->set->n, c->turn).n;
     int64_t most = weft_max64(1, weft_ceil_div(mine, parts));
     for (; n < c->n_waiting; n++) {
         rows += length_of(p, c, c->waiting[n]);
@@ -265,7 +265,7 @@ static bool next_paced(const struct weft_iteration *p,
     *n_out = n_next(p, c, &full);
     if (last)
         *n_out = weft_min32(*n_out, (int32_t) weft_ceil_div(n_left, dp));
-    *dp_out = weft_iteration_free(p, c, last, &idle);
+    *dp_out = weft_iteration_free(p, c, &idle);
     if (*dp_out < 0 || full || last)
         return *dp_out >= 0;
     double takes = weft_iteration_takes(p, c, rows_of(p, c, *n_out));
@@ -276,6 +276,7 @@ static bool next_paced(const struct weft_iteration *p,
  * one that has most work left, while devices are free for them; last: all. */
 static int deal(struct weft_iteration *p, bool last)
 {
+    weft_iteration_deal_last(p, last);
     for (;;) {
         struct weft_iteration_call *best = NULL;
         int32_t n_left = 0, n = 0, dp = 0;
@@ -313,11 +314,11 @@ static int dispatch(struct weft_iteration *p, struct weft_iteration_call *c,
                     bool last)
 {
     int rc = 0;
+    weft_iteration_deal_last(p, last);
     while (c->n_waiting > 0 && !rc && !weft_iteration_paced(p, c)) {
         bool full;
         int32_t n = n_next(p, c, &full);
-        int32_t dp = full || last ? weft_iteration_replica(p, c, n, last)
-                                  : -1;
+        int32_t dp = full || last ? weft_iteration_replica(p, c, n) : -1;
         if (dp < 0)
             break;
         rc = flush(p, c, n, dp);

@@ -105,3 +105,13 @@ check_PROGRAMS += %D%/test_prefix
 check_PROGRAMS += %D%/test_tail
 %C%_test_tail_LDADD = $(all_libs)
 %C%_test_tail_LDFLAGS = -Wl,--wrap=weft_migration_decide
+# What control does is counted in code of its own.
+check_LTLIBRARIES = %D%/libcount_blocks.la
+%C%_libcount_blocks_la_SOURCES = %D%/count_blocks.c %D%/count_blocks.h
+check_PROGRAMS += %D%/test_control
+%C%_test_control_SOURCES = %D%/test_control.c src/base/min_tree.c \
+	src/lm/migration.c src/lm/rollout.c src/lm/rollout_turns.c \
+	src/run/iteration_deal.c src/run/iteration_early.c \
+	src/run/iteration_infer.c
+%C%_test_control_CFLAGS = $(AM_CFLAGS) -fsanitize-coverage=trace-pc
+%C%_test_control_LDADD = %D%/libcount_blocks.la $(all_libs)
