@@ -27,8 +27,10 @@ void weft_min_tree_set(struct weft_min_tree *l, int32_t i, double x)
 {
     size_t at = l->n + (size_t) i;
     l->min[at] = x;
-    for (at /= 2; at > 0; at /= 2)
-        l->min[at] = fmin(l->min[2 * at], l->min[2 * at + 1]);
+    for (; at > 1; at /= 2) {
+        double other = l->min[at ^ 1];
+        l->min[at / 2] = l->min[at] < other ? l->min[at] : other;
+    }
 }
 
 double weft_min_tree_least(const struct weft_min_tree *l)

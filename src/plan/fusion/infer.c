@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/min_tree.h"
 #include "plan/fusion/inside.h"
 
 struct ended {
@@ -22,8 +23,8 @@ struct inference {
     const struct weft_overlap_job *job;
     struct ended *ended; /* (n_samples) */
     struct model model[WEFT_OVERLAP_MODELS];
-    double *free_s; /* (n_instances) */
-    uint32_t *has;  /* (n_instances) models whose weights it has */
+    struct weft_min_tree free_s; /* (n_instances) */
+    uint32_t *has; /* (n_instances) models whose weights it has */
     struct weft_overlapped *out;
 };
 
@@ -114,13 +115,14 @@ static void take(struct inference *f, int32_t worker, int32_t j, double now_s)
     int32_t end = batch_end(f, m, now_s, &tokens);
     double seconds = job->infer_s(job->costs->ctx, j, end - m->next, tokens);
     bool has = f->has[worker] >> j & 1;
-    f->free_s[worker] = now_s + (has ? 0 : job->load_s[j]) + seconds;
+    double free_s = now_s + (has ? 0 : job->load_s[j]) + seconds;
+    weft_min_tree_set(&f->free_s, worker, free_s);
     m->n_workers += !has;
     f->has[worker] |= 1u << j;
     m->left_tokens -= tokens;
     m->next = end;
     f->out->infer_s += seconds;
-    f->out->all_s = fmax(f->out->all_s, f->free_s[worker]);
+    f->out->all_s = fmax(f->out->all_s, free_s);
 }
 
 /* A worker that goes idle for good leaves no sample behind: a model that it
@@ -128,34 +130,38 @@ static void take(struct inference *f, int32_t worker, int32_t j, double now_s)
 static void infer(struct inference *f)
 {
     for (;;) {
-        int32_t worker = 0;
-        for (int32_t i = 1; i < f->job->n_instances; i++)
-            if (f->free_s[i] < f->free_s[worker])
-                worker = i;
-        double now_s = f->free_s[worker];
+        double now_s = weft_min_tree_least(&f->free_s);
         if (isinf(now_s))
             return;
+        int32_t worker = weft_min_tree_first(&f->free_s, now_s);
         int32_t j = choose(f, worker, now_s);
         if (j >= 0)
             take(f, worker, j, now_s);
         else
-            f->free_s[worker] = next_s(f, now_s);
+            weft_min_tree_set(&f->free_s, worker, next_s(f, now_s));
     }
+}
+
+static void inference_release(struct inference *f)
+{
+    weft_free(f->ended);
+    weft_free(f->has);
+    weft_min_tree_release(&f->free_s);
 }
 
 int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
 {
     const struct weft_overlap_job *job = run->job;
-    struct inference f = {.job = job, .free_s = run->free_s, .out = run->out};
+    struct inference f = {.job = job, .out = run->out};
     double tokens = 0, each;
     run->out->all_s = run->out->generated_s;
     if (job->n_models == 0 || job->n_samples == 0)
         return 0;
     f.ended = weft_alloc((size_t) job->n_samples, sizeof *f.ended);
     f.has = weft_alloc((size_t) job->n_instances, sizeof *f.has);
-    if (!f.ended || !f.has) {
-        weft_free(f.ended);
-        weft_free(f.has);
+    int rc = weft_min_tree_init(&f.free_s, (size_t) job->n_instances);
+    if (rc || !f.ended || !f.has) {
+        inference_release(&f);
         return weft_err_nomem(err, "a simulation",
                               (size_t) job->n_samples * sizeof *f.ended);
     }
@@ -175,8 +181,9 @@ int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
         for (int32_t i = 0; i < f.model[j].n_workers; i++)
             f.has[i] |= 1u << j;
     }
+    for (int32_t i = 0; i < job->n_instances; i++)
+        weft_min_tree_set(&f.free_s, i, run->free_s[i]);
     infer(&f);
-    weft_free(f.ended);
-    weft_free(f.has);
+    inference_release(&f);
     return 0;
 }
