@@ -57,7 +57,7 @@ bench-gpu:
 # The last samples of generation, with fusion and without.
 EXTRA_DIST += %D%/tail.sh
 bench_programs += %D%/tail_emulated
-%C%_tail_emulated_SOURCES = %D%/tail_emulated.c %D%/emulated.h %D%/made.h \
+%C%_tail_emulated_SOURCES = %D%/tail_emulated.c %D%/emulated.h %D%/hoppers.h %D%/made.h \
 	%D%/check.h
 %C%_tail_emulated_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_tail_emulated_LDADD = $(weft_libs)
@@ -158,11 +158,11 @@ bench-moves-here: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/moves.sh $(MOVES)
 # CPU time of generation's controller.
 bench_programs += %D%/control
-%C%_control_SOURCES = %D%/control.c %D%/made.h %D%/check.h
+%C%_control_SOURCES = %D%/control.c %D%/hoppers.h %D%/made.h %D%/check.h
 %C%_control_LDADD = $(weft_libs)
 %C%_control_LDFLAGS = -Wl,--wrap=weft_g_generate_chunk \
 	-Wl,--wrap=weft_g_generate_retire -Wl,--wrap=weft_gen_play_chunk \
-	-Wl,--wrap=weft_rollout_run_all
+	-Wl,--wrap=weft_rollout_run_all -Wl,--wrap=weft_tail_decide
 bench-control: %D%/control
 	%D%/control
 # What papers measured beside what is predicted: all, in one table, or a paper's.

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "bench/emulated.h"
+#include "bench/hoppers.h"
 #include "bench/made.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
@@ -40,30 +41,10 @@
 
 enum { ITERATIONS = 3, EACH = 8, FULL = 4096 };
 
-static const struct made_size actor_size = {"33B", 6656,  60,   52,
-                                            52,    17920, 32000};
 /* The second takes as long as inference does in the paper. */
 static const struct made_size critics[] = {
     {"65B", 8192, 80, 64, 64, 22016, 32000},
     {"slow", 8192, 80, 64, 64, 170000, 32000}};
-
-static const char cluster_yaml[] =
-    "name: instances\n"
-    "kinds:\n"
-    "  - name: four_hoppers\n"
-    "    nodes: 1\n"
-    "    devices: 64\n"
-    "    memory_gib: 320\n"
-    "    tflops: {f32: 268, bf16: 3956}\n"
-    "    memory_gbs: 13400\n"
-    "    by_rows: [[1, 0.005], [16, 0.08], [64, 0.25], [256, 0.45], "
-    "[1024, 0.6], [4096, 0.65]]\n"
-    "    by_bytes: [[262144, 0.02], [4194304, 0.25], [67108864, 0.7], "
-    "[1073741824, 0.85]]\n"
-    "    task_us: 10\n"
-    "    layer_us: 50\n"
-    "    inside: {gbs: 450, us: 3}\n"
-    "    network: {rails: 8, gbs: 25, us: 5}\n";
 
 static const char config_yaml[] =
     "algorithm: ppo\n"
@@ -317,10 +298,10 @@ int main(int argc, char **argv)
         perror("mkdtemp");
         return 1;
     }
-    made_model(dir, "actor", &actor_size, false);
+    made_model(dir, "actor", &hoppers_actor, false);
     for (size_t k = 0; k < WEFT_COUNT(critics); k++)
         made_model(dir, critics[k].name, &critics[k], true);
-    put(dir, "cluster.yaml", cluster_yaml);
+    put(dir, "cluster.yaml", hoppers_yaml);
     snprintf(path, sizeof path, "%s/cluster.yaml", dir);
     CHECK(weft_cluster_read(path, &s.cluster, &err));
     for (; s.row < WEFT_COUNT(rows); s.row++)
