@@ -116,8 +116,9 @@ static void iteration_free(struct weft_iteration *p)
     for (int32_t i = 0; i < WEFT_MAX_CALLS; i++)
         if (p->kept[i].model)
             weft_g_view_close(&p->kept[i]);
-    for (int32_t i = 0; i < WEFT_MAX_CALLS; i++)
+    for (int32_t i = 0; p->moved && i < p->n_rounds * WEFT_MAX_CALLS; i++)
         weft_migrated_release(&p->moved[i]);
+    weft_free(p->moved);
     if (p->seen && !p->t->recorded) {
         weft_seen_release(p->seen);
         weft_free(p->seen);
@@ -219,11 +220,13 @@ static int iteration_create(struct weft_trainer *t, int32_t iteration,
     p->advantage = weft_alloc(n, sizeof *p->advantage);
     p->n_total = weft_alloc(n * (size_t) (t->settings.refills + 1),
                             sizeof *p->n_total);
+    p->moved = weft_alloc((size_t) (t->settings.refills + 1) * WEFT_MAX_CALLS,
+                          sizeof *p->moved);
     p->n_text = weft_alloc(n * (size_t) t->config.n_rewards,
                            sizeof *p->n_text);
     *out = p;
     if (!p->sample || !p->extra || !p->prompt || !p->advantage || !p->index
-        || !p->round_sample || !p->n_total || !p->n_text)
+        || !p->round_sample || !p->n_total || !p->moved || !p->n_text)
         return weft_err_nomem(err, "an iteration", n * sizeof *p->extra);
     return weft_g_copies_create(t->rt, &p->copies, err);
 }

@@ -132,16 +132,18 @@ struct weft_iteration {
     int64_t first_prompt; /* prompts that the run drew before */
     bool stale;    /* the first round has weights that lack the last update */
     int32_t round; /* of generation, from 0 */
-    int32_t *index; /* (n_all) the samples of the round, by sets ... */
+    int32_t n_rounds; /* that were begun */
+    int32_t *index;   /* (n_all) the samples of the round, by sets ... */
     struct weft_sample *round_sample; /* (n_all) ... while it lasts */
     int32_t n_refilled;               /* prompts that were replaced */
     /* lengths as in struct weft_recorded, noted for a replay */
     int32_t *n_total, *n_text;
     struct weft_rollout_order order; /* of statuses, of all rounds */
     struct weft_rollout_stats rollout;
-    /* by calls that generate: when samples were to move, and which did */
+    /* by calls that generate: when samples were to move, in all rounds; and
+     * (refills + 1, WEFT_MAX_CALLS) which did in each */
     struct weft_tail_choice tail[WEFT_MAX_CALLS];
-    struct weft_migrated moved[WEFT_MAX_CALLS];
+    struct weft_migrated *moved;
     struct weft_seen *seen;       /* NULL: not wanted */
     struct weft_tile *moments;    /* of all advantages */
     struct weft_tile *kl;         /* KTO's */
@@ -169,6 +171,13 @@ struct weft_iteration {
     struct weft_call_time time[WEFT_MAX_CALLS]; /* of all ranks */
     struct weft_err *err;
 };
+
+/* What moved in a round, of a call's samples. */
+WEFT_INLINE struct weft_migrated *weft_iteration_moved(
+    const struct weft_iteration *p, int32_t round, int32_t call)
+{
+    return &p->moved[round * WEFT_MAX_CALLS + call];
+}
 
 /* The set of a sample; and which of its prompts the sample is of. */
 const struct weft_iteration_set *weft_iteration_set(

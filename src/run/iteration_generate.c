@@ -191,6 +191,18 @@ static void add_stats(const struct weft_rollout_stats *stats,
                                            stats->most_pages);
 }
 
+/* Samples that moved in the round have their numbers in the set. */
+static void number_moved(const struct weft_iteration_set *s)
+{
+    const struct weft_iteration *p = s->p;
+    struct weft_migrated *m = weft_iteration_moved(p, p->round, s->call);
+    for (int32_t k = 0; k < m->n; k++)
+        for (int32_t i = 0; i < m->of[k].n_moved; i++) {
+            int32_t *sample = &m->of[k].moved[i].sample;
+            *sample = p->index[s->first + *sample] - s->first;
+        }
+}
+
 /* Whether weights that a call trains are then moved, to infer elsewhere. */
 static bool moves(const struct weft_trainer *t, int32_t call)
 {
@@ -253,7 +265,7 @@ static int roll_out(struct weft_iteration *p)
             .sample = p->round_sample + s->first,
             .order = order_of(s),
             .migrate = p->tail[s->call].when,
-            .migrated = p->round == 0 ? &p->moved[s->call] : NULL,
+            .migrated = weft_iteration_moved(p, p->round, s->call),
             .most = p->t->config.rollout.max_new_tokens,
             .seen = p->round == 0 && s == p->set && p->seen ? &p->seen->g
                                                             : NULL,
@@ -275,6 +287,7 @@ static int roll_out(struct weft_iteration *p)
         if (p->set[k].policy.model)
             weft_g_view_close(&p->set[k].policy);
         add_stats(&job[k].stats, &p->rollout);
+        number_moved(&p->set[k]);
     }
     weft_free(job);
     weft_free(args);
@@ -301,6 +314,7 @@ static int restore(struct weft_iteration *p)
 
 static int run_round(struct weft_iteration *p)
 {
+    p->n_rounds = p->round + 1;
     for (int32_t k = 0; k < p->n_sets; k++)
         draw_prompts(&p->set[k]);
     p->t->drawn += p->set->n_round / p->set->each;

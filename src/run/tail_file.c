@@ -55,6 +55,23 @@ static void add_migrated(struct weft_string *out,
     weft_string_add(out, migrated->n > 1 ? "]" : "");
 }
 
+/* A list of each round after the first, of the migrations in it. */
+static void add_refills(struct weft_string *out,
+                        const struct weft_iteration *p, int32_t call)
+{
+    for (int32_t r = 1; r < p->n_rounds; r++) {
+        const struct weft_migrated *m = weft_iteration_moved(p, r, call);
+        weft_string_add(out, r == 1 ? ", \"refills\": [[" : ", [");
+        for (int32_t k = 0; k < m->n; k++) {
+            weft_string_add(out, k == 0 ? "{" : ", {");
+            add_moved(out, &m->of[k]);
+            weft_string_add(out, "}");
+        }
+        weft_string_add(out, "]");
+    }
+    weft_string_add(out, p->n_rounds > 1 ? "]" : "");
+}
+
 static void add_later(struct weft_string *out,
                       const struct weft_migration_when *when)
 {
@@ -134,7 +151,8 @@ static int add_line(const struct weft_iteration_set *set,
     }
     if (set == p->set && p->order.n <= INT32_MAX)
         add_numbers(out, "order", (int32_t) p->order.n, p->order.instance);
-    add_migrated(out, &p->moved[set->call]);
+    add_migrated(out, weft_iteration_moved(p, 0, set->call));
+    add_refills(out, p, set->call);
     add_numbers(out, "prompts", set->n, length);
     add_numbers(out, "responses", set->n, length + set->n);
     weft_string_add(out, "}\n");

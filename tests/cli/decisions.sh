@@ -259,6 +259,44 @@ grep -q '"again": \[{"left": .*"stay": \[[0-9], [0-9]\], .*}, {"left": ' \
 cmp -s again1/decisions.jsonl again2/decisions.jsonl ||
     fail "a replay of several migrations decided otherwise"
 
+# Samples also move in the rounds that replace prompts (DAPO), which is noted and
+# done again; a sample has its number of the first round.
+cat >dapo.yaml <<END
+algorithm: dapo
+seed: 3
+iterations: 2
+data: {path: prompts.jsonl, template: none}
+model: {actor: actor}
+reward: [{type: regex, pattern: '^[a-zA-Z]'}]
+rollout:
+  prompts: 20
+  samples_per_prompt: 2
+  max_new_tokens: 60
+  slots: 20
+  chunk_tokens: 2
+  lengths: lognormal:12:1.1
+  refills: 2
+  inter_stage_fusion: true
+ppo: {epochs: 1, mini_batches: 1}
+checkpoint: {every: 2, dtype: f32}
+runtime: {devices: 2}
+train: {micro_batch_tokens: 60}
+layout: dp2
+END
+expect 0 "" dapo.yaml run_dir=refills rollout.remaining=0.5 \
+    rollout.instances=1
+grep -q '"refills": \[\[{"left": [0-9]*, "stay": \[[01]\], "moved": \[\[' \
+    refills/decisions.jsonl || fail "what moved in later rounds is not noted"
+expect 0 "" dapo.yaml run_dir=refilled rollout.decisions=refills/decisions.jsonl
+decided refills >a
+decided refilled >b
+cmp -s a b || fail "a replay of later rounds decided otherwise"
+expect 0 "" dapo.yaml run_dir=unmoved rollout.inter_stage_fusion=false
+for run in refilled unmoved; do
+    cmp -s refills/samples/000002.jsonl $run/samples/000002.jsonl ||
+        fail "$run has other samples"
+done
+
 # Bad input.
 head -n 2 whole/decisions.jsonl >short
 expect 1 "short: no decision for actor_generate of iteration 3" ppo.yaml \
