@@ -285,8 +285,6 @@ layout: dp2
 END
 expect 0 "" dapo.yaml run_dir=refills rollout.remaining=0.5 \
     rollout.instances=1
-grep -q '"refills": \[\[{"left": [0-9]*, "stay": \[[01]\], "moved": \[\[' \
-    refills/decisions.jsonl || fail "what moved in later rounds is not noted"
 expect 0 "" dapo.yaml run_dir=refilled rollout.decisions=refills/decisions.jsonl
 decided refills >a
 decided refilled >b
@@ -296,6 +294,17 @@ for run in refilled unmoved; do
     cmp -s refills/samples/000002.jsonl $run/samples/000002.jsonl ||
         fail "$run has other samples"
 done
+
+# Statuses in turn: in a later round half of the samples were left, and some that
+# moved have a number beyond its own samples.
+sed "s/\"order\": \[[^]]*\]/\"order\": [$turns, $turns]/" \
+    refills/decisions.jsonl >turns
+expect 0 "" dapo.yaml run_dir=turned rollout.decisions=turns
+sed 's/.*"refills": //; s/, "prompts".*//; s/{"left": /\n/g' \
+    turned/decisions.jsonl | awk -F'"moved": ' '{
+        n = split($2, x, "[][, {}]+")
+        for (i = 2; i + 2 <= n; i += 3) if (x[i] > 2 * $1 + 1) found = 1 }
+    END { exit !found }' || fail "numbers of what moved in later rounds"
 
 # Bad input.
 head -n 2 whole/decisions.jsonl >short
