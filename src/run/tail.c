@@ -386,6 +386,37 @@ static int choose(const struct weft_iteration_set *set,
     return rc;
 }
 
+/* Of a migration that is said: samples go on in batches up to BS_max, where they
+ * then move and that takes no longer than with all slots by the lengths that
+ * are known; and with their caches, where that is faster than to be read
+ * again. */
+static int refine(const struct weft_iteration_set *set,
+                  struct weft_migration_when *when, struct weft_err *err)
+{
+    int32_t n = set->p->t->tail->n_past;
+    struct choice c;
+    bool moves = n > 0;
+    double more_s = 0; /* of all slots */
+    int rc = choice_open(set, &c, err);
+    if (!rc)
+        when->cached_from = cached_from(&set->p->t->gen[set->call], &c.costs);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        struct weft_overlap_when batch = {.share = when->share,
+                                          .instances = when->instances};
+        struct weft_overlapped few = {0}, all = {0};
+        rc = weft_overlap_simulate(&c.job[i], &batch, &few, NULL, err);
+        batch.most_batch = c.job[i].slots;
+        if (!rc)
+            rc = weft_overlap_simulate(&c.job[i], &batch, &all, NULL, err);
+        more_s += all.all_s - few.all_s;
+        moves = moves && few.n_migrated > 0;
+    }
+    if (!rc && moves && more_s >= 0)
+        when->most_batch = most_batch(&c);
+    choice_close(&c);
+    return rc;
+}
+
 /* Of the samples that were noted last. */
 static int bound(const struct weft_iteration_set *set, double *out,
                  struct weft_err *err)
@@ -525,22 +556,24 @@ int weft_tail_decide(const struct weft_iteration_set *set,
         *out = t->recorded->tail[at * WEFT_MAX_CALLS + set->call];
         return 0;
     }
-    out->why = WEFT_TAIL_SAID;
     bool here = weft_world_rank() == 0 || t->recorded;
+    bool said = remaining > 0 || instances > 0;
+    bool priced = t->tail && t->tail->costs;
     struct weft_err why = {0};
-    if (here && remaining <= 0 && instances <= 0)
+    if (said) {
+        out->why = WEFT_TAIL_SAID;
+        out->when.share = remaining > 0 ? remaining : WEFT_TAIL_REMAINING;
+        out->when.instances = instances > 0
+                                ? instances
+                                : (int32_t) weft_ceil_div(replicas, 2);
+    }
+    if (here && !said)
         rc = decide(set, out, &why);
-    if (here && !rc && out->why != WEFT_TAIL_REPLAYED && t->tail
-        && t->tail->costs)
+    else if (here && priced)
+        rc = refine(set, &out->when, &why);
+    if (here && !rc && out->why != WEFT_TAIL_REPLAYED && priced)
         rc = find_pace(set, &out->pace, &why);
     if (rc)
         weft_seq_fail(t->seq, rc, "%s", why.text);
-    rc = weft_seq_agree(t->seq, out, sizeof *out, err);
-    if (out->why == WEFT_TAIL_SAID)
-        out->when = (struct weft_migration_when){
-            .share = remaining > 0 ? remaining : WEFT_TAIL_REMAINING,
-            .instances = instances > 0
-                           ? instances
-                           : (int32_t) weft_ceil_div(replicas, 2)};
-    return rc;
+    return weft_seq_agree(t->seq, out, sizeof *out, err);
 }

@@ -163,6 +163,29 @@ expect 0 "" ppo.yaml run_dir=said iterations=1 rollout.instances=1 \
     rollout.remaining=0.4 cluster=cluster.yaml
 grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \
     said/decisions.jsonl || fail "not as said"
+# Costs say the rest: caches move, and, of lengths that are known, by BS_max, of
+# which a step takes at most 1.2 times that of one sample. It is the 10 slots where
+# a step takes the same for all; about 4 where a layer takes 500 us, and each sample
+# 30 more; not 1, with which nothing would move, where a layer takes 10.
+grep -q '"most_batch": 0, "cached_from": 1,' said/decisions.jsonl ||
+    fail "what costs say of a migration"
+grep -q cached_from share/decisions.jsonl && fail "caches moved without costs"
+layers_cluster 1 4
+mv cluster.yaml layers.yaml
+while read -r layer tflops most; do
+    sed "s/layer_us: 10000/layer_us: $layer/; s/f32: 100000/f32: $tflops/" \
+        layers.yaml >slow.yaml
+    expect 0 "" ppo.yaml run_dir="said$layer" iterations=2 cluster=slow.yaml \
+        rollout.instances=1 rollout.remaining=0.2 runtime.devices=4 layout=dp4
+    sed 1d "said$layer/decisions.jsonl" |
+        grep -q "\"most_batch\": $most, \"cached_from\": 1," ||
+        fail "BS_max where a layer takes $layer us"
+done <<END
+10000 100000 10
+500 0.001 [2-5]
+10 0.001 0
+END
+layers_cluster 1 2
 
 # What was seen of an iteration is what was decided: the same lengths, the same
 # samples moved between the same instances; every sample ended once. Statuses in

@@ -161,12 +161,13 @@ static void add_copies(const struct weft_trainer *t,
         add_to(t, place, p, WEFT_MEM_SAMPLES, n * each);
 }
 
-/* Whether it is chosen, or replayed, when samples move: then their KV caches
- * may move with them. */
+/* Whether KV caches may move with samples: where it is chosen, or replayed,
+ * when these move, and where costs are known. */
 static bool moves_caches(const struct weft_trainer *t)
 {
-    return t->config.rollout.remaining <= 0
-        && t->config.rollout.instances <= 0;
+    const struct weft_config *c = &t->config;
+    return c->costs || c->cluster
+        || (c->rollout.remaining <= 0 && c->rollout.instances <= 0);
 }
 
 /* The most pages of an instance that may leave it, of those that it has
