@@ -72,10 +72,12 @@ struct weft_iteration_call {
 struct weft_iteration_deal {
     size_t n_devices;                  /* of calls */
     const struct weft_tail_pace *pace; /* NULL: it is not known */
-    double now_s, ahead_s; /* ahead: until a later status has come */
+    double now_s, ahead_s; /* ahead: until a later status has come; now: where
+                              no pace is known, how many have */
     double *made_s;        /* (n_instances) the clock of each */
     double *free_s;        /* (n_devices) */
     int32_t *n_busy;       /* (n_devices) instances that generate there */
+    int32_t n_generate;    /* instances */
     bool last; /* all that waits is dealt, also to those that generate */
 };
 
@@ -272,6 +274,11 @@ void weft_iteration_deal_turn(struct weft_iteration *p,
 /* Whether a call's micro-batches are dealt by the clock. */
 bool weft_iteration_paced(const struct weft_iteration *p,
                           const struct weft_iteration_call *c);
+/* Whether samples that wait without a clock have waited for long enough for a
+ * full micro-batch: where samples move, while all instances that generate have
+ * told of two chunks. */
+bool weft_iteration_late(const struct weft_iteration *p,
+                         const struct weft_iteration_call *c);
 /* What a micro-batch of it takes. */
 double weft_iteration_takes(const struct weft_iteration *p,
                             const struct weft_iteration_call *c,

@@ -153,6 +153,7 @@ void weft_iteration_deal_busy(const struct weft_iteration_set *set,
         if (*n == busy)
             update_users(set->p, device);
     }
+    set->p->deal.n_generate += busy ? 1 : -1;
 }
 
 void weft_iteration_deal_last(struct weft_iteration *p, bool last)
@@ -274,8 +275,10 @@ void weft_iteration_deal_turn(struct weft_iteration *p,
                               const struct weft_rollout_turn *turn)
 {
     struct weft_iteration_deal *d = &p->deal;
-    if (!d->pace)
+    if (!d->pace) {
+        d->now_s++;
         return;
+    }
     double seconds = turn->n_steps
                        * (d->pace->step_s
                           + turn->n_samples * d->pace->sample_s
@@ -285,6 +288,14 @@ void weft_iteration_deal_turn(struct weft_iteration *p,
     d->now_s = fmax(d->now_s, d->made_s[turn->instance]);
     d->made_s[turn->instance] = d->now_s;
     d->ahead_s = 2 * seconds;
+}
+
+bool weft_iteration_late(const struct weft_iteration *p,
+                         const struct weft_iteration_call *c)
+{
+    bool moves = p->tail[c->set->call].when.share > 0;
+    return moves && !p->deal.pace && holds(p, c) && c->n_waiting > 0
+        && p->deal.now_s - c->since_s >= 2 * p->deal.n_generate;
 }
 
 double weft_iteration_takes(const struct weft_iteration *p,

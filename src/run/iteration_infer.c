@@ -356,11 +356,24 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
     return rc;
 }
 
+/* Submits a micro-batch whose samples have waited for long enough. */
+static int flush_late(struct weft_iteration *p, struct weft_iteration_call *c)
+{
+    bool full;
+    if (!weft_iteration_late(p, c))
+        return 0;
+    int32_t n = n_next(p, c, &full), dp = weft_iteration_replica(p, c, n);
+    return dp < 0 ? 0 : flush(p, c, n, dp);
+}
+
 int weft_iteration_calls_turn(struct weft_iteration *p,
                               const struct weft_rollout_turn *turn)
 {
     weft_iteration_deal_turn(p, turn);
-    return deal(p, false);
+    int rc = deal(p, false);
+    for (int32_t k = 0; k < p->n_calls && !rc; k++)
+        rc = flush_late(p, &p->call[k]);
+    return rc;
 }
 
 int weft_iteration_calls_flush(struct weft_iteration *p)

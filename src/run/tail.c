@@ -199,6 +199,19 @@ static int32_t replica_of(const struct weft_g_generate *gen, int32_t k,
     return (i < gen->n_instances ? i : k) % weft_migration_replicas(gen);
 }
 
+/* How long samples wait for a full micro-batch: as a run deals them by its clock
+ * (iteration_infer.c), while the micro-batch would take, here of one sample. */
+static double wait_s(struct choice *c, int32_t n)
+{
+    const struct weft_overlap_sample *sample = c->sample;
+    double most = 0, tokens = 0;
+    for (int32_t i = 0; i < n; i++)
+        tokens += (double) (sample[i].prompt + sample[i].length) / n;
+    for (int32_t k = 0; k < c->priced.n_models; k++)
+        most = fmax(most, infer_s(&c->priced, k, 1, tokens));
+    return most;
+}
+
 static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
 {
     const struct weft_trainer *t = set->p->t;
@@ -214,6 +227,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
             shares ? 1 + i % n / set->each : 0};
     }
     qsort(c->seen, (size_t) all, sizeof *c->seen, ascending);
+    double longest_s = wait_s(c, all);
     for (int32_t i = 0; i < tail->n_past; i++)
         c->job[i] = (struct weft_overlap_job){
             .costs = &c->costs,
@@ -228,7 +242,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
             .n_models = c->priced.n_models,
             .infer_s = infer_s,
             .micro_tokens = t->config.train.micro_batch_tokens,
-            .wait_s = INFINITY};
+            .wait_s = longest_s};
 }
 
 /* BS_max for samples as long as those of the tail are. */

@@ -55,8 +55,9 @@ static void count(const struct weft_trainer *t,
     }
 }
 
-/* Who says what inference takes; OFF: nobody, without inter-stage fusion. */
-enum says { OFF, NOBODY, COSTS, A_RUN };
+/* Who says what inference takes; OFF: nobody, without inter-stage fusion; SAID:
+ * nobody, but samples are to move. */
+enum says { OFF, NOBODY, SAID, COSTS, A_RUN };
 
 /* The decisions of a run that had these costs, and moved nothing. */
 static void write_decisions(const struct weft_trainer *t, const char *path)
@@ -90,6 +91,8 @@ static void deal(const char *layout, int longest, enum says says,
                           "rollout.chunk_tokens=2",
                           says == OFF ? "rollout.inter_stage_fusion=false"
                                       : "rollout.inter_stage_fusion=true",
+                          says == SAID ? "rollout.remaining=0.3"
+                                       : "rollout.remaining=0",
                           "train.micro_batch_tokens=1"};
     struct weft_config config;
     struct weft_plan plan = {0};
@@ -152,6 +155,17 @@ static void test_no_costs(void)
     }
 }
 
+/* Where samples are to move, but no costs are known, the devices that are freed
+ * have all that has ended, also the last sample, behind which nothing comes to
+ * make its micro-batch full. */
+static void test_said(void)
+{
+    struct dealt d;
+    deal("layout=dp4", LONGEST, SAID, &d);
+    CHECK_INT(d.before[0], 0);
+    CHECK_INT(d.before[1] + d.before[2] + d.before[3], CALLS * (SAMPLES - 1));
+}
+
 /* A device is given no more than it should have done until the next status has
  * come: not all that has ended, when the sample has 4 tokens. What is left then
  * is for all devices, so that all should be done at about the same time: device
@@ -200,7 +214,7 @@ static void test_weights(void)
 }
 
 WEFT_TESTS("run/deal", {"setup", setup}, {"test_long_tail", test_long_tail},
-           {"test_no_costs", test_no_costs},
+           {"test_no_costs", test_no_costs}, {"test_said", test_said},
            {"test_short_tail", test_short_tail},
            {"test_replayed", test_replayed}, {"test_weights", test_weights},
            {"teardown", teardown})
