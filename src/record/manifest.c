@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/string.h"
 #include "record/manifest_state.h"
 
@@ -36,7 +37,7 @@ static const struct key {
     {"weft", VERSION, AT(weft), 0, 0},
     {"iteration", INT, AT(iteration), 0, INT32_MAX},
     {"seed", INT, AT(seed), 0, INT64_MAX},
-    {"gradient_groups", INT, AT(gradient_groups), 1, 64},
+    {"gradient_groups", INT, AT(gradient_groups), 1, WEFT_MAX_GROUPS},
     {"dtype", DTYPE, AT(dtype), 0, 0},
     {"isa", ISA, AT(isa), 0, 0},
     {"model_dtype", DTYPE, AT(model_dtype), 0, 0},

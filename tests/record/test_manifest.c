@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "record/manifest.h"
 
 static const char *const names[] = {"actor/a", "optimizer/actor/b"};
@@ -49,7 +50,7 @@ static const struct weft_manifest made = {.format = WEFT_MANIFEST_FORMAT,
                                           .weft = "0.1.0",
                                           .iteration = 12,
                                           .seed = 0x7ffffffffffffff1,
-                                          .gradient_groups = 8,
+                                          .gradient_groups = WEFT_MAX_GROUPS,
                                           .dtype = WEFT_BF16,
                                           .model_dtype = WEFT_F32,
                                           .isa = WEFT_ISA_AVX2};
@@ -92,7 +93,7 @@ static void test_manifest_round_trip(void)
     CHECK_INT(critic->steps, 36);
     CHECK_INT(critic->blocks, 2);
     CHECK(!weft_manifest_role(&m, "critics"));
-    CHECK_INT(m.gradient_groups, 8);
+    CHECK_INT(m.gradient_groups, WEFT_MAX_GROUPS);
     CHECK_INT(m.dtype, WEFT_BF16);
     CHECK_INT(m.model_dtype, WEFT_F32);
     CHECK_INT(m.isa, WEFT_ISA_AVX2);
@@ -210,7 +211,7 @@ static void test_manifest_keys(void)
         {"weft", " \"weft\": \"0.1.0\"", "1", NULL},
         {"iteration", " \"iteration\": 12", "12.5", "-5"},
         {"seed", " \"seed\": 9223372036854775793", "{}", "-1"},
-        {"gradient_groups", " \"gradient_groups\": 8", "false", "0"},
+        {"gradient_groups", " \"gradient_groups\": 1024", "false", "0"},
         {"dtype", " \"dtype\": \"bf16\"", "16", "\"f16\""},
         {"isa", " \"isa\": \"avx2\"", "2", "\"mmx\""},
         {"model_dtype", " \"model_dtype\": \"f32\"", "null", "\"f64\""},
