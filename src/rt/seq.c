@@ -31,6 +31,7 @@
 #include "rt/internal.h"
 #include "rt/transfer.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -267,6 +268,19 @@ int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
         weft_seq_status(seq, err);
     else if (!seq->rt->is_dry)
         weft_world_share(data, bytes);
+    return rc;
+}
+
+int weft_seq_merge(struct weft_seq *seq, void *data, size_t bytes,
+                   struct weft_err *err)
+{
+    int rc = control_step(seq, (int64_t) bytes);
+    weft_assert(bytes % sizeof(int64_t) == 0
+                && bytes / sizeof(int64_t) <= INT_MAX);
+    if (rc)
+        weft_seq_status(seq, err);
+    else if (!seq->rt->is_dry)
+        weft_world_reduce(data, (int) (bytes / sizeof(int64_t)), WEFT_SUM);
     return rc;
 }
 

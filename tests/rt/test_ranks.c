@@ -369,6 +369,29 @@ static void test_events(void)
     stop();
 }
 
+/* All get what each has, to the last bit; or one's error. */
+static void test_merge(void)
+{
+    enum { N = 12 };
+    struct weft_err err;
+    double data[N] = {0};
+    start(1, false);
+    for (int i = weft_world_rank(); i < N; i += weft_world_size())
+        data[i] = i % 2 ? -0.1 * i : -0.0;
+    REQUIRE_OK(weft_seq_merge(seq, data, sizeof data, &err), err);
+    for (int i = 0; i < N; i++) {
+        double expected = i % 2 ? -0.1 * i : -0.0;
+        CHECK(memcmp(&data[i], &expected, sizeof expected) == 0);
+    }
+    if (weft_world_rank() == last_rank())
+        weft_seq_fail(seq, WEFT_EIO, "no disk");
+    CHECK_FAILS(weft_seq_merge(seq, data, sizeof data, &err), WEFT_EIO, err,
+                "no disk");
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EIO, err, "no disk");
+    check_usable();
+    stop();
+}
+
 /* One waits with an error, the others want to agree. */
 static void test_wait_meets_agree(void)
 {
@@ -616,6 +639,7 @@ int main(int argc, char **argv)
         {"test_events", test_events},
         {"test_error_while_waiting", test_error_while_waiting},
         {"test_error_by_wait", test_error_by_wait},
+        {"test_merge", test_merge},
         {"test_wait_meets_agree", test_wait_meets_agree},
         {"test_unwritten_copy", test_unwritten_copy},
         {"test_message_beyond_limit", test_message_beyond_limit},
