@@ -40,15 +40,18 @@ struct weft_reward_program {
     struct batch *batch;       /* NULL: none has begun */
 };
 
+enum { ASKED = 1, ANSWERED };
+
 /* Samples that are scored together. */
 struct batch {
     struct weft_reward_program *p;
     struct weft_string question;
     size_t n_written;
     int32_t n, n_asked, n_answered, n_bare;
-    bool *answered;
-    double *score;
-    double deadline_s; /* 0: not all are asked yet */
+    int32_t *asked;    /* (n) the indices of the questions, in order */
+    uint8_t *state;    /* (n) by index: ASKED, ANSWERED, or neither */
+    double *score;     /* (n) by index */
+    double deadline_s; /* 0: nobody waits */
     double since_s;    /* it has had something to answer; 0: it has not */
     double busy_s;     /* and before that */
     int rc;            /* the first error, told at the end */
@@ -60,7 +63,8 @@ static void batch_free(struct weft_reward_program *p)
     if (!p->batch)
         return;
     weft_string_release(&p->batch->question);
-    weft_free(p->batch->answered);
+    weft_free(p->batch->asked);
+    weft_free(p->batch->state);
     weft_free(p->batch->score);
     weft_free(p->batch);
     p->batch = NULL;
@@ -211,7 +215,12 @@ static int take(struct batch *b, int64_t index, double score,
         return bad(b, WEFT_EFORMAT,
                    "answered sample %lld; the samples are 0 to %d: %.100s",
                    (long long) index, b->n - 1, line);
-    if (b->answered[index])
+    if (b->state[index] == 0)
+        return bad(b, WEFT_EFORMAT,
+                   "answered sample %lld, which it was not asked about: "
+                   "%.100s",
+                   (long long) index, line);
+    if (b->state[index] == ANSWERED)
         return bad(b, WEFT_EFORMAT, "answered sample %lld twice: %.100s",
                    (long long) index, line);
     if (!isfinite((float) score))
@@ -219,7 +228,7 @@ static int take(struct batch *b, int64_t index, double score,
                    "gave sample %lld a score that is no finite f32 number: "
                    "%.100s",
                    (long long) index, line);
-    b->answered[index] = true;
+    b->state[index] = ANSWERED;
     b->score[index] = score;
     b->n_answered++;
     return 0;
@@ -260,7 +269,7 @@ static int take_line(struct batch *b, char *line, size_t n)
     }
     if (n == 0)
         return 0;
-    if (b->n_answered == b->n)
+    if (b->n_answered == b->n_asked)
         return bad(b, WEFT_EFORMAT,
                    "wrote a line after its last answer: %.100s", line);
     if (*line == '{')
@@ -272,7 +281,7 @@ static int take_line(struct batch *b, char *line, size_t n)
                    "wrote a line that is neither {\"index\": ..., \"score\": "
                    "...} nor a number: %.100s",
                    line);
-    return take(b, b->n_bare++, score, line);
+    return take(b, b->asked[b->n_bare++], score, line);
 }
 
 static int take_lines(struct batch *b)
@@ -309,7 +318,7 @@ static int ended(struct batch *b)
     (void) weft_process_ended(&b->p->process, left_s < END_S ? left_s : END_S,
                               how);
     return bad(b, WEFT_EIO, "%s after answering %d of %d samples", how,
-               b->n_answered, b->n);
+               b->n_answered, b->n_asked);
 }
 
 static void put_question(struct weft_string *t, int32_t index,
@@ -358,24 +367,26 @@ static void note_busy(struct batch *b)
     b->since_s = busy ? now : 0;
 }
 
-/* One round of reading and writing, which waits for the program once all are
- * asked. */
+/* One round of reading and writing with a program that owes answers, which
+ * waits for it if somebody waits for these. */
 static int turn(struct batch *b)
 {
     struct weft_reward_program *p = b->p;
     struct weft_process *x = &p->process;
-    bool all = b->deadline_s > 0;
-    double left_s = all ? b->deadline_s - weft_clock_s() : 0;
-    if (all && left_s <= 0)
+    bool waits = b->deadline_s > 0;
+    double left_s = waits ? b->deadline_s - weft_clock_s() : 0;
+    if (x->out < 0)
+        return ended(b);
+    if (waits && left_s <= 0)
         return bad(b, WEFT_ETIMEOUT,
                    "answered %d of %d samples in %g s (timeout_s); it must "
                    "flush every answer",
-                   b->n_answered, b->n, p->timeout_s);
+                   b->n_answered, b->n_asked, p->timeout_s);
     bool writing = x->in >= 0 && b->n_written < b->question.n;
     struct pollfd f[3] = {{x->out, POLLIN, 0},
                           {x->err, POLLIN, 0},
                           {writing ? x->in : -1, POLLOUT, 0}};
-    double ms = all ? left_s * 1000 + 1 : 0;
+    double ms = waits ? left_s * 1000 + 1 : 0;
     if (poll(f, 3, ms < 1e6 ? (int) ms : 1000000) < 0 && errno != EINTR)
         return weft_err_sys(b->err, "wait for", p->shown);
     if (f[1].revents) {
@@ -391,12 +402,11 @@ static int turn(struct batch *b)
         weft_string_add(&p->answer, "\n");
     int rc = take_lines(b);
     note_busy(b);
-    if (!rc && x->out < 0 && b->n_answered < b->n)
-        rc = ended(b);
     return rc;
 }
 
-/* Checks that the program has written nothing since the last batch. */
+/* Checks that the program has written nothing since the last batch. If it has
+ * ended, that is told when it is asked. */
 static int check_quiet(struct batch *b)
 {
     struct weft_reward_program *p = b->p;
@@ -406,7 +416,7 @@ static int check_quiet(struct batch *b)
     if (n > 0)
         return bad(b, WEFT_EFORMAT, "wrote before it was asked: %.*s",
                    (int) n, p->answer.data);
-    return p->process.out < 0 ? ended(b) : 0;
+    return 0;
 }
 
 void weft_reward_program_begin(struct weft_reward_program *program, int32_t n)
@@ -418,28 +428,33 @@ void weft_reward_program_begin(struct weft_reward_program *program, int32_t n)
         return; /* said at the end */
     *b = (struct batch){.p = program,
                         .n = n,
-                        .answered = weft_alloc((size_t) n, sizeof(bool)),
+                        .asked = weft_alloc((size_t) n, sizeof *b->asked),
+                        .state = weft_alloc((size_t) n, 1),
                         .score = weft_alloc((size_t) n, sizeof *b->score)};
     b->err = &b->why;
-    if (!b->answered || !b->score)
-        b->question.failed = true;
-    if (!program->process.keeper)
+    if (!b->asked || !b->state || !b->score)
+        b->rc = weft_err_nomem(b->err, "a reward program's questions",
+                               (size_t) n * sizeof *b->score);
+    else if (!program->process.keeper)
         b->rc = weft_err_set(b->err, WEFT_ESTATE,
                              "reward '%s': program '%s' was ended after an "
                              "error",
                              program->name, program->shown);
-    if (!b->rc && n > 0)
+    else if (n > 0)
         b->rc = check_quiet(b);
 }
 
 void weft_reward_program_ask(struct weft_reward_program *program,
+                             int32_t index,
                              const struct weft_reward_sample *sample)
 {
     struct batch *b = program->batch;
-    if (!b)
+    if (!b || b->rc)
         return;
-    weft_assert(b->n_asked < b->n);
-    put_question(&b->question, b->n_asked++, sample);
+    weft_assert(index >= 0 && index < b->n && b->state[index] == 0);
+    put_question(&b->question, index, sample);
+    b->asked[b->n_asked++] = index;
+    b->state[index] = ASKED;
     note_busy(b);
 }
 
@@ -455,40 +470,45 @@ bool weft_reward_program_move(struct weft_reward_program *program)
     return !b->rc && b->n_answered < b->n_asked;
 }
 
-/* Waits for the answers to all that was asked. */
-static void await(struct batch *b)
+/* Waits for the answers to n questions. */
+static void await(struct batch *b, int32_t n, const int32_t *index)
 {
     struct weft_reward_program *p = b->p;
-    weft_assert(b->n_asked == b->n);
+    int32_t k = 0;
     b->deadline_s = weft_clock_s() + p->timeout_s;
     if (!b->rc)
         b->rc = weft_string_check(&b->question,
                                   "a reward program's questions", b->err);
-    while (!b->rc && b->n_answered < b->n)
-        b->rc = turn(b);
-    if (!b->rc && b->n > 0 && p->answer.n > 0)
+    while (!b->rc && k < n) {
+        weft_assert(b->state[index[k]] != 0);
+        if (b->state[index[k]] == ANSWERED)
+            k++;
+        else
+            b->rc = turn(b);
+    }
+    b->deadline_s = 0;
+    if (!b->rc && b->n_answered == b->n_asked && p->answer.n > 0)
         b->rc = bad(b, WEFT_EFORMAT, "wrote more after its last answer: %.*s",
                     (int) (p->answer.n < 100 ? p->answer.n : 100),
                     p->answer.data);
 }
 
-int weft_reward_program_end(struct weft_reward_program *program,
-                            double *score_out, double *busy_s_out,
-                            struct weft_err *err)
+int weft_reward_program_end(struct weft_reward_program *program, int32_t n,
+                            const int32_t *index, double *score_out,
+                            double *busy_s_out, struct weft_err *err)
 {
     struct batch *b = program->batch;
     if (!b)
         return weft_err_nomem(err, "a reward program's questions", sizeof *b);
-    await(b);
-    int rc = b->rc;
+    await(b, n, index);
     *busy_s_out = b->busy_s;
-    if (rc && err)
+    b->busy_s = 0;
+    if (b->rc && err)
         *err = b->why;
-    if (!rc && b->n > 0)
-        memcpy(score_out, b->score, (size_t) b->n * sizeof *b->score);
+    for (int32_t k = 0; k < n && !b->rc; k++)
+        score_out[k] = b->score[index[k]];
     tell_dropped(program);
-    if (rc)
+    if (b->rc)
         weft_process_close(&program->process, 0);
-    batch_free(program);
-    return rc;
+    return b->rc;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A reward from an external program, which is started once per run.
+ * A reward from an external program, which is started once per run and rank.
  *
- * In each iteration the program reads one JSON line per sample, in the order
- * of their indices, each as soon as it and those before it have ended,
+ * In each iteration the program reads one JSON line per sample,
  *
  *     {"index": 0, "prompt": "...", "response": "...", "label": "...",
  *      "n_tokens": 14, "finish_reason": "stop", "row": {...}}
  *
  * and writes one line per sample: {"index": 0, "score": 0.5} in any order, or
- * only numbers, of which the k-th is the score of sample k. It must flush its
+ * only numbers, of which the k-th answers the k-th question. It must flush its
  * output, and end when its input ends. Its stderr is copied to Weft's.
  */
 #ifndef WEFT_REWARD_PROGRAM_H
@@ -28,10 +27,12 @@ int weft_reward_program_open(const char *name, char *const *command,
                              struct weft_reward_program **out,
                              struct weft_err *err);
 
-/* A batch of n samples begins; they are asked one after the other, in the order
- * of their indices; move exchanges what the program takes and says without
- * waiting for it, and returns whether it owes answers; end waits for those, at
- * most timeout_s from then on. busy_s: time in which there was something to
+/* A batch of samples with the indices 0 to n - 1 begins. The program is asked
+ * about any of them, one after the other, about each once; move exchanges what
+ * it takes and says without waiting for it, and returns whether it owes
+ * answers; end waits for the answers to n questions that were asked, index (n),
+ * at most timeout_s from then on, and may be called for others then.
+ * *busy_s_out: time since the end before in which there was something to
  * answer, as far as it was moved.
  *
  * Errors, all told by the end: WEFT_ETIMEOUT; WEFT_EIO when the program ended;
@@ -41,11 +42,12 @@ int weft_reward_program_open(const char *name, char *const *command,
 void weft_reward_program_begin(struct weft_reward_program *program,
                                int32_t n);
 void weft_reward_program_ask(struct weft_reward_program *program,
+                             int32_t index,
                              const struct weft_reward_sample *sample);
 bool weft_reward_program_move(struct weft_reward_program *program);
-int weft_reward_program_end(struct weft_reward_program *program,
-                            double *score_out, double *busy_s_out,
-                            struct weft_err *err);
+int weft_reward_program_end(struct weft_reward_program *program, int32_t n,
+                            const int32_t *index, double *score_out,
+                            double *busy_s_out, struct weft_err *err);
 
 /* Closes the program's input, waits a second for it to end, then kills its
  * process group. NULL is allowed. */

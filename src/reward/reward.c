@@ -23,7 +23,8 @@ struct state {
 
 /* Samples that are scored as they come. */
 struct weft_reward_batch {
-    int32_t n, n_asked;                      /* n 0: none has begun */
+    int32_t n, n_asked;   /* of `order` */
+    const int32_t *order; /* (n) of questions to programs; NULL: none */
     const struct weft_reward_sample *sample; /* (n) */
     bool *there;                             /* (n) which have come */
     bool *ruled; /* (n) and have their rules' rewards, in `part` */
@@ -38,7 +39,7 @@ struct weft_rewards {
     weft_reward_batch_fn callback_all;
     void *callback_ctx;
     struct weft_reward_batch batch;
-    double busy_s; /* of the last batch */
+    double busy_s; /* until the last end */
 };
 
 const char *weft_rewards_label_user(const struct weft_reward_config *config,
@@ -319,23 +320,40 @@ static int call(const struct weft_rewards *r,
     return rc;
 }
 
-static int by_callback(const struct weft_rewards *r,
-                       const struct weft_reward_config *c, int32_t n,
-                       const struct weft_reward_sample *sample, double *score,
-                       struct weft_err *err)
+static int by_callback(const struct weft_rewards *r, int32_t which, int32_t n,
+                       const struct weft_reward_sample *sample,
+                       double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
 {
+    const struct weft_reward_config *c = &r->config[which];
     if (!r->callback && !r->callback_all)
         return weft_err_set(err, WEFT_ESTATE,
                             "reward '%s' is a callback, but no function was "
                             "given (weft_trainer_set_reward)",
                             c->name);
+    double *score = weft_alloc((size_t) n, sizeof *score);
+    if (!score)
+        return weft_err_nomem(err, "scores", (size_t) n * sizeof *score);
     int rc = call(r, c, n, sample, score, err);
-    for (int32_t i = 0; i < n && !rc; i++)
+    for (int32_t i = 0; i < n && !rc; i++) {
+        part[i][which] = score[i];
         if (!isfinite((float) score[i]))
             rc = weft_err_set(err, WEFT_ENUMERIC,
                               "reward '%s': the function gave sample %d a "
                               "score that is no finite f32 number: %g",
                               c->name, i, score[i]);
+    }
+    weft_free(score);
+    return rc;
+}
+
+int weft_rewards_call(struct weft_rewards *rewards, int32_t n,
+                      const struct weft_reward_sample *sample,
+                      double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t k = 0; k < rewards->n && !rc; k++)
+        if (rewards->config[k].type == WEFT_REWARD_CALLBACK)
+            rc = by_callback(rewards, k, n, sample, part, err);
     return rc;
 }
 
@@ -376,7 +394,7 @@ static int compute_one(struct weft_rewards *r, int32_t which, int32_t i,
     return rc;
 }
 
-/* ---- Computing as samples come ----------------------------------------- */
+/* ---- Rules and programs, as samples come -------------------------------- */
 
 static bool is_rule(enum weft_reward_type type)
 {
@@ -393,35 +411,35 @@ bool weft_rewards_early(const struct weft_reward_config *config, int32_t n)
 }
 
 int weft_rewards_begin(struct weft_rewards *r, int32_t n,
+                       const int32_t *order,
                        const struct weft_reward_sample *sample,
                        struct weft_err *err)
 {
     struct weft_reward_batch *b = &r->batch;
     batch_release(b);
-    b->there = weft_alloc((size_t) n, sizeof *b->there);
-    b->ruled = weft_alloc((size_t) n, sizeof *b->ruled);
-    b->part = weft_alloc((size_t) n, sizeof *b->part);
+    *b = (struct weft_reward_batch){
+        .n = n,
+        .order = order,
+        .sample = sample,
+        .there = weft_alloc((size_t) n, sizeof *b->there),
+        .ruled = weft_alloc((size_t) n, sizeof *b->ruled),
+        .part = weft_alloc((size_t) n, sizeof *b->part)};
     if (!b->there || !b->ruled || !b->part) {
         batch_release(b);
         return weft_err_nomem(err, "rewards", (size_t) n * sizeof *b->part);
     }
-    b->n = n;
-    b->sample = sample;
     for (int32_t k = 0; k < r->n; k++)
         if (r->config[k].type == WEFT_REWARD_PROGRAM)
             weft_reward_program_begin(r->state[k].program, n);
     return 0;
 }
 
-/* Asks programs about the samples that have come, in order. */
-static void ask(struct weft_rewards *r)
+static void ask(struct weft_rewards *r, int32_t i)
 {
-    struct weft_reward_batch *b = &r->batch;
-    for (; b->n_asked < b->n && b->there[b->n_asked]; b->n_asked++)
-        for (int32_t k = 0; k < r->n; k++)
-            if (r->config[k].type == WEFT_REWARD_PROGRAM)
-                weft_reward_program_ask(r->state[k].program,
-                                        &b->sample[b->n_asked]);
+    for (int32_t k = 0; k < r->n; k++)
+        if (r->config[k].type == WEFT_REWARD_PROGRAM)
+            weft_reward_program_ask(r->state[k].program, i,
+                                    &r->batch.sample[i]);
 }
 
 void weft_rewards_add(struct weft_rewards *r, int32_t i)
@@ -433,7 +451,11 @@ void weft_rewards_add(struct weft_rewards *r, int32_t i)
         if (is_rule(r->config[k].type))
             rc = compute_one(r, k, i, &b->sample[i], &b->part[i][k], NULL);
     b->ruled[i] = rc == 0; /* else the end finds the first error */
-    ask(r);
+    if (!b->order)
+        ask(r, i);
+    for (; b->order && b->n_asked < b->n && b->there[b->order[b->n_asked]];
+         b->n_asked++)
+        ask(r, b->order[b->n_asked]);
 }
 
 bool weft_rewards_move(struct weft_rewards *r)
@@ -445,51 +467,53 @@ bool weft_rewards_move(struct weft_rewards *r)
     return owes;
 }
 
-/* ---- Computing all ------------------------------------------------------ */
-
-/* A reward that sees all samples at once. */
-static int by_others(struct weft_rewards *r, int32_t which, int32_t n,
-                     const struct weft_reward_sample *sample,
-                     double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
+/* The answers of a program. */
+static int by_program(struct weft_rewards *r, int32_t which, int32_t n,
+                      const int32_t *index, double (*part)[WEFT_MAX_REWARDS],
+                      struct weft_err *err)
 {
-    const struct weft_reward_config *c = &r->config[which];
     double *score = weft_alloc((size_t) n, sizeof *score), busy_s = 0;
     if (!score)
         return weft_err_nomem(err, "scores", (size_t) n * sizeof *score);
-    int rc = c->type == WEFT_REWARD_PROGRAM
-               ? weft_reward_program_end(r->state[which].program, score,
-                                         &busy_s, err)
-               : by_callback(r, c, n, sample, score, err);
+    int rc = weft_reward_program_end(r->state[which].program, n, index, score,
+                                     &busy_s, err);
     r->busy_s += busy_s;
-    for (int32_t i = 0; i < n && !rc; i++)
-        part[i][which] = score[i];
+    for (int32_t k = 0; k < n && !rc; k++)
+        part[k][which] = score[k];
     weft_free(score);
     return rc;
 }
 
-int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
-                         const struct weft_reward_sample *sample,
-                         double (*part)[WEFT_MAX_REWARDS],
-                         struct weft_err *err)
+static int by_rule(struct weft_rewards *r, int32_t which, int32_t n,
+                   const int32_t *index, double (*part)[WEFT_MAX_REWARDS],
+                   struct weft_err *err)
 {
-    struct weft_reward_batch *b = &rewards->batch;
-    int rc = b->n > 0 ? 0 : weft_rewards_begin(rewards, n, sample, err);
+    const struct weft_reward_batch *b = &r->batch;
+    int rc = 0;
+    for (int32_t k = 0; k < n && !rc; k++)
+        if (b->ruled[index[k]])
+            part[k][which] = b->part[index[k]][which];
+        else
+            rc = compute_one(r, which, index[k], &b->sample[index[k]],
+                             &part[k][which], err);
+    return rc;
+}
+
+int weft_rewards_end(struct weft_rewards *rewards, int32_t n,
+                     const int32_t *index, double (*part)[WEFT_MAX_REWARDS],
+                     struct weft_err *err)
+{
+    int rc = 0;
     rewards->busy_s = 0;
-    weft_assert(rc || b->n == n);
-    for (int32_t i = 0; i < n && !rc; i++)
-        if (!b->there[i])
-            weft_rewards_add(rewards, i);
+    for (int32_t k = 0; k < n; k++)
+        weft_assert(rewards->batch.there[index[k]]);
     for (int32_t k = 0; k < rewards->n && !rc; k++) {
         enum weft_reward_type type = rewards->config[k].type;
-        if (type == WEFT_REWARD_PROGRAM || type == WEFT_REWARD_CALLBACK)
-            rc = by_others(rewards, k, n, sample, part, err);
-        for (int32_t i = 0; i < n && !rc && is_rule(type); i++)
-            if (b->ruled[i])
-                part[i][k] = b->part[i][k];
-            else
-                rc = compute_one(rewards, k, i, &sample[i], &part[i][k], err);
+        if (type == WEFT_REWARD_PROGRAM)
+            rc = by_program(rewards, k, n, index, part, err);
+        else if (is_rule(type))
+            rc = by_rule(rewards, k, n, index, part, err);
     }
-    batch_release(b);
     return rc;
 }
 

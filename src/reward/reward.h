@@ -43,31 +43,37 @@ void weft_rewards_set_callback(struct weft_rewards *rewards,
 void weft_rewards_set_batch(struct weft_rewards *rewards,
                             weft_reward_batch_fn fn, void *ctx);
 
-/* Scores n samples: part[i][r] becomes the unweighted reward r of sample i.
- * Entries of reward models are not changed. Waits for the programs. Errors: a
- * rule needs a label and the row has none, a program fails, a score is not
- * finite; part is then undefined. */
-int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
-                         const struct weft_reward_sample *sample,
-                         double (*part)[WEFT_MAX_REWARDS],
-                         struct weft_err *err);
-
-/* The same for samples that come one by one, in any order: rules are computed
- * at once, and programs asked as soon as all samples before have come, too.
- * weft_rewards_compute() then ends the batch, with the same numbers and errors.
- * One thread calls these at a time. sample (n): each is filled before it is
- * added, and borrowed until then. Errors: WEFT_ENOMEM. */
+/* Rules and programs: samples of a batch, with indices below n, come one by
+ * one. Rules are computed at once; programs are asked at once, too, if `order`
+ * is NULL, else as soon as all samples that are before it in `order` (n) have
+ * come. sample (n): each is filled before it is added, and like `order`
+ * borrowed until the batch's last end. One thread calls these at a time.
+ * Errors: WEFT_ENOMEM. */
 int weft_rewards_begin(struct weft_rewards *rewards, int32_t n,
+                       const int32_t *order,
                        const struct weft_reward_sample *sample,
                        struct weft_err *err);
 void weft_rewards_add(struct weft_rewards *rewards, int32_t i);
 /* Moves what programs take and say, without waiting. Returns whether they owe
  * answers. */
 bool weft_rewards_move(struct weft_rewards *rewards);
-/* Time in which programs had something to answer, for the samples that were
- * computed last. */
+/* Scores n samples that were added, as were all before them in `order`:
+ * part[k][r] becomes the unweighted reward r of sample index[k]. Entries of
+ * models and callbacks are not changed. Waits for the programs. Errors: a rule
+ * needs a label and the row has none, a program fails, a score is not finite;
+ * part is then undefined. */
+int weft_rewards_end(struct weft_rewards *rewards, int32_t n,
+                     const int32_t *index, double (*part)[WEFT_MAX_REWARDS],
+                     struct weft_err *err);
+/* Time in which programs had something to answer, between the last end and the
+ * one before. */
 double weft_rewards_busy_s(const struct weft_rewards *rewards);
-/* Whether there are rules or programs, which gain by that. */
+/* The same as the end for rewards of `type: callback`, of any n samples.
+ * Errors: there is no function, it fails, a score is not finite. */
+int weft_rewards_call(struct weft_rewards *rewards, int32_t n,
+                      const struct weft_reward_sample *sample,
+                      double (*part)[WEFT_MAX_REWARDS], struct weft_err *err);
+/* Whether there are rules or programs. */
 bool weft_rewards_early(const struct weft_reward_config *config, int32_t n);
 
 /* Normalises and clips the rewards of n samples that are not models, as their

@@ -78,13 +78,11 @@ static void give_up(struct weft_iteration *p)
         }
 }
 
-/* The rewards of samples that are due. An error here happens on rank 0 alone,
- * which continues until all ranks agree on it. */
+/* The rewards of samples that are due. A rank that has an error here continues
+ * until all ranks agree on it. */
 static void reward(struct weft_iteration *p)
 {
-    bool first = weft_world_rank() == 0 || p->t->recorded;
-    if (first && p->set->of[WEFT_FIELD_ANSWER] >= 0
-        && weft_iteration_rewards(p)) {
+    if (p->set->of[WEFT_FIELD_ANSWER] >= 0 && weft_iteration_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);
     }

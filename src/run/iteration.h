@@ -29,10 +29,11 @@ struct weft_iteration_sample {
     struct weft_tile *shaped[WEFT_MAX_REWARDS]; /* models' scores in the unit
                                                    of their key; NULL: as
                                                    they are */
+    int32_t number;                             /* in its round, by index */
     bool encoded; /* its texts were, for the calls that read them */
     bool judged;  /* its advantage was submitted */
     bool fetched; /* what its score is made of is at the first place */
-    bool scored;  /* rank 0 has its rewards that are not models */
+    bool scored;  /* its rewards that are not models were computed */
     struct weft_external *answer; /* fills the rewards' field; NULL once
                                      completed */
 };
@@ -166,8 +167,9 @@ struct weft_iteration {
                                                 trained roles; as `policy` */
     struct weft_g_copies *copies;
     double start_s; /* of the iteration's own turn, see below */
-    double reward_s, reward_waits_s; /* that rules and programs took, and that
-                                        rank 0 waited for them */
+    /* that rules and programs took on this rank, on the rank where they took
+       most, and that this one waited for them */
+    double reward_s, most_reward_s, reward_waits_s;
     struct weft_span
         rewards; /* weft_iteration_rewards(), on the runtime's clock */
     struct weft_call_time time[WEFT_MAX_CALLS]; /* of all ranks */
@@ -315,7 +317,8 @@ void weft_iteration_calls_release(struct weft_iteration *p);
 int weft_iteration_call_all(struct weft_iteration *p,
                             struct weft_iteration_call *c);
 
-/* On rank 0: waits for the samples and decodes them, once. */
+/* Waits for the samples that are due and decodes them, once: all on rank 0,
+ * those that they score on others. */
 int weft_iteration_texts(struct weft_iteration *p);
 struct weft_reward_sample weft_iteration_reward_sample(
     const struct weft_iteration_text *text);
@@ -380,11 +383,15 @@ int weft_iteration_shape_scores(struct weft_iteration *p,
 
 /* Computes the rewards that are not models (rules, programs, callback) and
  * completes the tiles that wait for them. After an error some of these tiles
- * are not completed. */
+ * are not completed. Collective. */
 int weft_iteration_rewards(struct weft_iteration *p);
-/* On rank 0: computes `part` of samples that are new, but for models; and
- * reads models' scores into it, once their tiles are at the first place. */
+/* Computes `part` of samples that are new, but for models: rules and programs
+ * where the samples are, callbacks on rank 0. With rules or programs all ranks
+ * wait here for one another, and have the same `part` and errors. Collective.
+ */
 int weft_iteration_score(struct weft_iteration *p);
+/* On rank 0: reads models' scores into `part`, once their tiles are at the
+ * first place. */
 void weft_iteration_model_scores(struct weft_iteration *p);
 
 /* Seconds of one batch of samples. `step` is the time from its first generation

@@ -31,7 +31,8 @@ static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
     for (const struct weft_iteration_set *before = p->set; before < set;
          before++)
         k += before->n_round;
-    int rc = weft_scorer_expect(p, i, k);
+    p->extra[i].number = k;
+    int rc = weft_scorer_expect(p, i);
     return rc ? rc : weft_iteration_calls_add(p, i);
 }
 
@@ -371,12 +372,12 @@ static double score_of(const struct weft_iteration *p, int32_t i)
     return sum;
 }
 
-/* Sets again[g] where the responses to prompt g, of all sets, have one
- * score. */
+/* Sets again[g] where the responses to prompt g, of all sets, have one score,
+ * on rank 0. Collective. */
 static int compare(struct weft_iteration *p, uint8_t *again)
 {
     int rc = weft_iteration_score(p);
-    if (rc)
+    if (rc || weft_world_rank() > 0)
         return rc;
     weft_iteration_model_scores(p);
     memset(again, 1, (size_t) (p->n / p->set->each));
@@ -407,7 +408,7 @@ static int choose(struct weft_iteration *p)
     fetch_scores(p);
     if (t->recorded)
         recorded(p, again);
-    else if (weft_world_rank() == 0 && compare(p, again))
+    else if (compare(p, again))
         weft_seq_fail(t->seq, p->err->code, "%s", p->err->text);
     int rc = weft_seq_agree(t->seq, again, groups, p->err);
     for (int32_t k = 0; k < p->n_sets; k++)

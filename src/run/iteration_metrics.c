@@ -515,9 +515,9 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "gen/migrated", p->rollout.n_moved);
     weft_metrics_set(m, "gen/moved_caches", p->rollout.n_cached);
     weft_metrics_set(m, "gen/freed_instances", p->rollout.n_freed);
-    if (p->reward_s > 0)
+    if (p->most_reward_s > 0)
         weft_metrics_set(m, "perf/reward_hidden_ratio",
-                         fmax(1 - p->reward_waits_s / p->reward_s, 0));
+                         fmax(1 - p->reward_waits_s / p->most_reward_s, 0));
     if (offloads(p->t)) {
         weft_metrics_set(m, "perf/offload_s", c->time.offload);
         weft_metrics_set(

@@ -23,47 +23,107 @@ struct weft_reward_sample weft_iteration_reward_sample(
 }
 
 /* Lists the samples that have no rewards yet. */
-static int32_t list_new(const struct weft_iteration *p, int32_t *index,
-                        struct weft_reward_sample *sample)
+static int32_t list_new(const struct weft_iteration *p, int32_t *index)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < p->n_all; i++) {
-        if (p->extra[i].scored || !weft_iteration_due(p, i))
-            continue;
-        index[n] = i;
-        sample[n++] = weft_iteration_reward_sample(&p->text[i]);
-    }
+    for (int32_t i = 0; i < p->n_all; i++)
+        if (!p->extra[i].scored && weft_iteration_due(p, i))
+            index[n++] = i;
     return n;
+}
+
+/* Rules and programs, of those samples that are on this rank. */
+static int score_own(struct weft_iteration *p, int32_t n,
+                     const int32_t *index, double (*part)[WEFT_MAX_REWARDS])
+{
+    size_t room = (size_t) n;
+    int32_t *own = weft_alloc(room, sizeof *own), n_own = 0;
+    double(*owns)[WEFT_MAX_REWARDS] = weft_alloc(room, sizeof *owns);
+    int rc = own && owns
+               ? 0
+               : weft_err_nomem(p->err, "rewards", room * sizeof *owns);
+    for (int32_t k = 0; k < n && !rc; k++) {
+        (void) weft_scorer_wait(p->t->scorer, index[k]);
+        if (weft_scorer_has(p, index[k]))
+            own[n_own++] = index[k];
+    }
+    if (!rc && n_own > 0)
+        rc = weft_scorer_end(p, n_own, own, owns);
+    for (int32_t k = 0, at = 0; k < n && at < n_own && !rc; k++)
+        if (own[at] == index[k])
+            memcpy(part[k], owns[at++], sizeof part[k]);
+    weft_free(own);
+    weft_free(owns);
+    return rc;
+}
+
+static int score_callbacks(struct weft_iteration *p, int32_t n,
+                           const int32_t *index,
+                           double (*part)[WEFT_MAX_REWARDS])
+{
+    struct weft_reward_sample *sample = weft_alloc((size_t) n,
+                                                   sizeof *sample);
+    if (!sample)
+        return weft_err_nomem(p->err, "rewards", (size_t) n * sizeof *sample);
+    for (int32_t k = 0; k < n; k++)
+        sample[k] = weft_iteration_reward_sample(&p->text[index[k]]);
+    int rc = weft_rewards_call(p->t->rewards, n, sample, part, p->err);
+    weft_free(sample);
+    return rc;
+}
+
+/* What this rank computes of n samples; other entries of part (n) stay 0. */
+static int score_here(struct weft_iteration *p, int32_t n,
+                      const int32_t *index, double (*part)[WEFT_MAX_REWARDS])
+{
+    bool first = weft_world_rank() == 0, wanted = weft_scorer_wanted(p);
+    int rc = first || wanted ? weft_iteration_texts(p) : 0;
+    if (!rc && wanted)
+        rc = score_own(p, n, index, part);
+    if (!rc && first)
+        rc = score_callbacks(p, n, index, part);
+    if (rc)
+        weft_err_prefix(p->err, "iteration %d", p->iteration + 1);
+    return rc;
+}
+
+/* Gives all ranks what each has computed of n samples, or one's error. */
+static int share(struct weft_iteration *p, int rc, int32_t n,
+                 double (*part)[WEFT_MAX_REWARDS])
+{
+    if (rc)
+        weft_seq_fail(p->t->seq, rc, "%s", p->err->text);
+    rc = weft_seq_merge(p->t->seq, part, (size_t) n * sizeof *part, p->err);
+    if (rc)
+        return rc;
+    int64_t ns = weft_world_max((int64_t) (1e9 * p->reward_s));
+    p->most_reward_s = 1e-9 * (double) ns;
+    return 0;
 }
 
 int weft_iteration_score(struct weft_iteration *p)
 {
-    size_t n = (size_t) p->n_all;
-    struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
-    double(*part)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *part);
-    int32_t *index = weft_alloc(n, sizeof *index), n_new = 0;
+    size_t room = (size_t) p->n_all;
+    double(*part)[WEFT_MAX_REWARDS] = weft_alloc(room, sizeof *part);
+    int32_t *index = weft_alloc(room, sizeof *index);
     double start_s = weft_clock_s();
-    int rc = weft_iteration_texts(p);
-    p->reward_s += weft_scorer_end(p->t->scorer);
     if (!p->part)
-        p->part = weft_alloc(n, sizeof *p->part);
-    if (!rc && (!sample || !part || !index || !p->part))
-        rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
-    if (!rc)
-        n_new = list_new(p, index, sample);
-    if (!rc && n_new > 0)
-        rc = weft_rewards_compute(p->t->rewards, n_new, sample, part, p->err);
-    if (rc)
-        weft_err_prefix(p->err, "iteration %d", p->iteration + 1);
-    p->reward_s += weft_rewards_busy_s(p->t->rewards);
+        p->part = weft_alloc(room, sizeof *p->part);
+    int rc = part && index && p->part
+               ? 0
+               : weft_err_nomem(p->err, "rewards", room * sizeof *part);
+    int32_t n = rc ? 0 : list_new(p, index);
+    if (n > 0)
+        rc = score_here(p, n, index, part);
+    if (weft_scorer_wanted(p))
+        rc = share(p, rc, n, part);
     p->reward_waits_s += weft_clock_s() - start_s;
-    for (int32_t k = 0; k < n_new && !rc; k++) {
+    for (int32_t k = 0; k < n && !rc; k++) {
         memcpy(p->part[index[k]], part[k], sizeof part[k]);
         p->extra[index[k]].scored = true;
     }
     weft_free(index);
     weft_free(part);
-    weft_free(sample);
     return rc;
 }
 
@@ -71,14 +131,15 @@ int weft_iteration_rewards(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     size_t n = (size_t) p->n_all;
-    if (t->recorded) /* only rank 0 waits here; the others go on */
+    if (t->recorded)
         return 0;
     if (p->rewards.start_s == 0)
         p->rewards.start_s = weft_rt_clock_s(t->rt);
     double(*shaped)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *shaped);
-    int rc = shaped ? weft_iteration_score(p)
-                    : weft_err_nomem(p->err, "rewards", n * sizeof *shaped);
-    if (!rc) {
+    int rc = weft_iteration_score(p);
+    if (!rc && !shaped)
+        rc = weft_err_nomem(p->err, "rewards", n * sizeof *shaped);
+    if (!rc && weft_world_rank() == 0) {
         memcpy(shaped, p->part, n * sizeof *shaped);
         weft_rewards_shape(t->rewards, p->n_all, shaped);
     }

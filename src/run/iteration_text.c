@@ -35,8 +35,9 @@ int weft_iteration_decode(const struct weft_iteration *p, int32_t i,
 static int get_text(struct weft_iteration *p, int32_t i)
 {
     struct weft_trainer *t = p->t;
-    struct weft_tile *tile =
-        p->extra[i].home[weft_iteration_set(p, i)->field];
+    int32_t f = weft_iteration_set(p, i)->field;
+    struct weft_tile *tile = weft_world_rank() == 0 ? p->extra[i].home[f]
+                                                    : p->extra[i].field[f];
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
     int rc = weft_seq_status(t->seq, p->err);
     if (!rc && !weft_scorer_wait(t->scorer, i))
@@ -50,7 +51,8 @@ int weft_iteration_texts(struct weft_iteration *p)
 {
     int rc = weft_iteration_texts_init(p);
     for (int32_t i = 0; i < p->n_all && !rc; i++)
-        if (!p->text[i].there && weft_iteration_due(p, i))
+        if (!p->text[i].there && weft_iteration_due(p, i)
+            && (weft_world_rank() == 0 || weft_scorer_has(p, i)))
             rc = get_text(p, i);
     return rc;
 }

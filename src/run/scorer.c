@@ -12,7 +12,7 @@
 struct item {
     struct weft_scorer *scorer;
     int64_t round;
-    int32_t i, k;
+    int32_t i;
     size_t bytes;
     struct weft_rollout *rollout; /* NULL: it could not be had */
     struct item *next;
@@ -27,12 +27,13 @@ struct weft_scorer {
     struct item *first, **last;
     struct weft_iteration *p; /* NULL: no round */
     int64_t round;
-    int32_t n, n_all;
-    struct weft_reward_sample *sample; /* (n) */
+    int32_t n_all;
+    int32_t *order; /* (n) of questions to programs; NULL: as samples come */
+    struct weft_reward_sample *sample; /* (n) by number in the round */
     uint8_t *state;                    /* (n_all) by sample */
     bool owes; /* programs, as far as is known: they are looked at often */
-    bool busy, stop;
-    double busy_s;
+    bool busy, held, stop;
+    double busy_s; /* since the last end */
 };
 
 /* How often programs that owe answers are looked at. */
@@ -55,8 +56,17 @@ static bool is_whole(const struct weft_iteration *p, const struct item *item)
         && weft_rollout_bytes(r->capacity) <= item->bytes;
 }
 
-/* Decodes and scores a sample. What fails is done again, and said, by who
- * reads. */
+/* Scores a sample whose text is there. */
+static void add(struct weft_scorer *s, int32_t i)
+{
+    const struct weft_iteration *p = s->p;
+    int32_t number = p->extra[i].number;
+    s->sample[number] = weft_iteration_reward_sample(&p->text[i]);
+    weft_rewards_add(p->t->rewards, number);
+}
+
+/* Decodes a sample, and scores it if that is done on this rank. What fails is
+ * done again, and said, by who reads. */
 static bool score(struct weft_scorer *s, const struct item *item)
 {
     struct weft_iteration *p = s->p;
@@ -67,8 +77,8 @@ static bool score(struct weft_scorer *s, const struct item *item)
         weft_iteration_text_clear(text);
         return false;
     }
-    s->sample[item->k] = weft_iteration_reward_sample(text);
-    weft_rewards_add(p->t->rewards, item->k);
+    if (weft_scorer_has(p, item->i))
+        add(s, item->i);
     return true;
 }
 
@@ -96,7 +106,7 @@ static void work(struct weft_scorer *s, struct item *item)
 static void rest(struct weft_scorer *s)
 {
     struct timespec t;
-    if (!s->p || !s->owes) {
+    if (!s->p || !s->owes || s->held) {
         pthread_cond_wait(&s->changed, &s->mutex);
         return;
     }
@@ -113,9 +123,9 @@ static void *run(void *arg)
     pthread_mutex_lock(&s->mutex);
     while (!s->stop) {
         struct item *item = s->first;
-        if (!item) {
+        if (!item || s->held) {
             rest(s);
-            if (s->p && s->owes && !s->first)
+            if (s->p && s->owes && !s->first && !s->held)
                 work(s, NULL);
             continue;
         }
@@ -149,11 +159,38 @@ static int create(struct weft_scorer **out, struct weft_err *err)
     return 0;
 }
 
-static bool wanted(const struct weft_iteration *p)
+bool weft_scorer_wanted(const struct weft_iteration *p)
 {
     const struct weft_config *c = &p->t->config;
-    return p->set->of[WEFT_FIELD_ANSWER] >= 0 && !c->train.as_completed
+    return p->set->of[WEFT_FIELD_ANSWER] >= 0
         && weft_rewards_early(c->reward, c->n_rewards);
+}
+
+bool weft_scorer_has(const struct weft_iteration *p, int32_t i)
+{
+    return weft_tile_is_here(
+        p->extra[i].field[weft_iteration_set(p, i)->field]);
+}
+
+/* One rank has all samples, and asks in the order of their numbers; where
+ * mini-batches train as they complete, in the order in which these need them:
+ * such an iteration has one round, in which a sample's number is its index. */
+static int list_order(const struct weft_iteration *p, int32_t n,
+                      int32_t **out)
+{
+    const int32_t *needed = p->early.needed;
+    int32_t parts = needed ? p->t->settings.mini_batches : 0, *next;
+    *out = NULL;
+    if (weft_world_size() > 1)
+        return 0;
+    *out = next = weft_alloc((size_t) n, sizeof *next);
+    if (!next)
+        return weft_err_nomem(p->err, "rewards", (size_t) n * sizeof *next);
+    for (int32_t k = 0; k <= parts; k++)
+        for (int32_t i = 0; i < n; i++)
+            if (!needed || needed[i] == k)
+                *next++ = i;
+    return 0;
 }
 
 /* Waits until the thread lets go of the round. The mutex is held. */
@@ -170,7 +207,7 @@ int weft_scorer_begin(struct weft_iteration *p)
     struct weft_trainer *t = p->t;
     int32_t n = 0;
     int rc = 0;
-    if (!wanted(p) || !t->rewards)
+    if (!weft_scorer_wanted(p) || !t->rewards)
         return 0;
     for (int32_t k = 0; k < p->n_sets; k++)
         n += p->set[k].n_round;
@@ -183,18 +220,21 @@ int weft_scorer_begin(struct weft_iteration *p)
     struct weft_scorer *s = t->scorer;
     pthread_mutex_lock(&s->mutex);
     let_go(s);
+    weft_free(s->order);
     weft_free(s->sample);
     weft_free(s->state);
     s->sample = weft_alloc((size_t) n, sizeof *s->sample);
     s->state = weft_alloc((size_t) p->n_all, sizeof *s->state);
-    s->n = n;
     s->n_all = p->n_all;
     s->busy_s = 0;
     s->round++;
-    rc = s->sample && s->state
-           ? weft_rewards_begin(t->rewards, n, s->sample, p->err)
-           : weft_err_nomem(p->err, "rewards",
-                            (size_t) n * sizeof *s->sample);
+    rc = list_order(p, n, &s->order);
+    if (!rc)
+        rc = s->sample && s->state
+               ? weft_rewards_begin(t->rewards, n, s->order, s->sample,
+                                    p->err)
+               : weft_err_nomem(p->err, "rewards",
+                                (size_t) n * sizeof *s->sample);
     s->p = rc ? NULL : p;
     pthread_mutex_unlock(&s->mutex);
     return rc;
@@ -216,7 +256,7 @@ static void came(void *ctx, const void *data)
     pthread_mutex_unlock(&s->mutex);
 }
 
-int weft_scorer_expect(struct weft_iteration *p, int32_t i, int32_t k)
+int weft_scorer_expect(struct weft_iteration *p, int32_t i)
 {
     struct weft_trainer *t = p->t;
     const struct weft_where where = {.device = -1,
@@ -224,12 +264,14 @@ int weft_scorer_expect(struct weft_iteration *p, int32_t i, int32_t k)
                                      .micro_batch = -1,
                                      .layer = -1};
     int32_t f = weft_iteration_set(p, i)->field;
-    if (!wanted(p))
+    if (!weft_scorer_wanted(p))
         return 0;
-    struct weft_tile *home = weft_g_sample_at(p->copies, t->seq, &where,
+    struct weft_tile *tile = weft_g_sample_at(p->copies, t->seq, &where,
                                               p->extra[i].field[f], 0);
     struct weft_scorer *s = t->scorer;
-    if (!s || !home || weft_rt_is_dry(t->rt) || !weft_tile_is_here(home))
+    if (tile && !weft_tile_is_here(tile)) /* not rank 0 */
+        tile = p->extra[i].field[f];
+    if (!s || !tile || weft_rt_is_dry(t->rt) || !weft_tile_is_here(tile))
         return 0;
     struct item *item = weft_alloc(1, sizeof *item);
     if (!item)
@@ -238,11 +280,10 @@ int weft_scorer_expect(struct weft_iteration *p, int32_t i, int32_t k)
     *item = (struct item){.scorer = s,
                           .round = s->round,
                           .i = i,
-                          .k = k,
-                          .bytes = weft_tile_bytes(home)};
+                          .bytes = weft_tile_bytes(tile)};
     s->state[i] = PROMISED;
     pthread_mutex_unlock(&s->mutex);
-    int rc = weft_tile_when_written(home, came, item, p->err);
+    int rc = weft_tile_when_written(tile, came, item, p->err);
     if (rc) {
         pthread_mutex_lock(&s->mutex);
         s->state[i] = FAILED;
@@ -264,19 +305,36 @@ bool weft_scorer_wait(struct weft_scorer *s, int32_t i)
     return done;
 }
 
-double weft_scorer_end(struct weft_scorer *s)
+int weft_scorer_end(struct weft_iteration *p, int32_t n, const int32_t *index,
+                    double (*part)[WEFT_MAX_REWARDS])
 {
-    if (!s)
-        return 0;
+    struct weft_scorer *s = p->t->scorer;
+    struct weft_rewards *rewards = p->t->rewards;
+    int32_t *number = weft_alloc((size_t) n, sizeof *number);
+    if (!number)
+        return weft_err_nomem(p->err, "rewards", (size_t) n * sizeof *number);
     pthread_mutex_lock(&s->mutex);
-    for (int32_t i = 0; s->p && i < s->n_all; i++)
-        while (s->state[i] == PROMISED)
-            pthread_cond_wait(&s->changed, &s->mutex);
-    let_go(s);
-    double busy_s = s->busy_s;
+    weft_assert(s->p == p);
+    s->held = true;
+    while (s->busy)
+        pthread_cond_wait(&s->changed, &s->mutex);
+    p->reward_s += s->busy_s;
     s->busy_s = 0;
     pthread_mutex_unlock(&s->mutex);
-    return busy_s;
+    for (int32_t k = 0; k < n; k++) {
+        number[k] = p->extra[index[k]].number;
+        if (s->state[index[k]] != DONE)
+            add(s, index[k]);
+    }
+    int rc = weft_rewards_end(rewards, n, number, part, p->err);
+    p->reward_s += weft_rewards_busy_s(rewards);
+    pthread_mutex_lock(&s->mutex);
+    s->held = false;
+    s->owes = true; /* about others, perhaps */
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    weft_free(number);
+    return rc;
 }
 
 void weft_scorer_forget(struct weft_scorer *s, const struct weft_iteration *p)
@@ -305,6 +363,7 @@ void weft_scorer_free(struct weft_scorer *s)
     }
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->changed);
+    weft_free(s->order);
     weft_free(s->sample);
     weft_free(s->state);
     weft_free(s);

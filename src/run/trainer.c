@@ -226,7 +226,7 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     int rc = read_data(t, err);
-    if (!rc && weft_config_generates(c) && weft_world_rank() == 0)
+    if (!rc && weft_config_generates(c))
         rc = weft_rewards_open(c->reward, c->n_rewards, &t->rewards, err);
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)

@@ -33,11 +33,15 @@ static int score_all(struct weft_reward_program *p, int32_t n,
                      const struct weft_reward_sample *s, double *score_out,
                      struct weft_err *why)
 {
+    int32_t index[64];
     double busy_s;
+    REQUIRE(n <= (int32_t) WEFT_COUNT(index));
     weft_reward_program_begin(p, n);
-    for (int32_t i = 0; i < n; i++)
-        weft_reward_program_ask(p, &s[i]);
-    return weft_reward_program_end(p, score_out, &busy_s, why);
+    for (int32_t i = 0; i < n; i++) {
+        index[i] = i;
+        weft_reward_program_ask(p, i, &s[i]);
+    }
+    return weft_reward_program_end(p, n, index, score_out, &busy_s, why);
 }
 
 /* ---- A pipe for what the program wants to tell ------------------------- */
@@ -156,6 +160,39 @@ static void test_reward_program_order(void)
         REQUIRE_OK(score_all(p, 3, sample, score, &err), err);
         CHECK(score[0] == 3 && score[1] == 0.1 && score[2] == -1e-3);
     }
+    weft_reward_program_close(p);
+}
+
+/* It is asked about some of the indices in any order, and bare answers are in
+ * the order of the questions. What was asked later is answered later. */
+static void test_reward_program_some(void)
+{
+    static const int32_t asked[] = {8, 2, 5}, first[] = {2, 8}, last[] = {5};
+    struct weft_reward_program *p = start(
+        "while read -r a; do a=${a#*: }; a=${a%%,*}; [ $a != 5 ] || read -r "
+        "x;"
+        " echo $a.5; done",
+        60);
+    double score[2] = {0}, busy_s = 0;
+    fill("four");
+    weft_reward_program_begin(p, 9);
+    for (int i = 0; i < 3; i++)
+        weft_reward_program_ask(p, asked[i], &sample[0]);
+    REQUIRE_OK(weft_reward_program_end(p, 2, first, score, &busy_s, &err),
+               err);
+    CHECK(score[0] == 2.5 && score[1] == 8.5);
+    CHECK(weft_reward_program_move(p)); /* 5 waits for another question */
+    weft_reward_program_ask(p, 0, &sample[0]);
+    REQUIRE_OK(weft_reward_program_end(p, 1, last, score, &busy_s, &err),
+               err);
+    CHECK(score[0] == 5.5);
+    weft_reward_program_close(p);
+    p = start("read -r l; echo '{\"index\": 1, \"score\": 1}'", 60);
+    weft_reward_program_begin(p, 9);
+    weft_reward_program_ask(p, 5, &sample[0]);
+    CHECK_FAILS(weft_reward_program_end(p, 1, last, score, &busy_s, &err),
+                WEFT_EFORMAT, err,
+                "answered sample 1, which it was not asked about: {");
     weft_reward_program_close(p);
 }
 
@@ -465,6 +502,7 @@ int main(void)
 {
     static const struct weft_test tests[] = {
         {"test_reward_program_bare", test_reward_program_bare},
+        {"test_reward_program_some", test_reward_program_some},
         {"test_reward_program_order", test_reward_program_order},
         {"test_reward_program_questions", test_reward_program_questions},
         {"test_reward_program_zeros", test_reward_program_zeros},

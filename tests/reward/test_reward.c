@@ -9,6 +9,23 @@
 
 static struct weft_err err;
 
+/* All rewards of n samples that are there. */
+static int compute(struct weft_rewards *r, int32_t n,
+                   const struct weft_reward_sample *sample,
+                   double (*part)[WEFT_MAX_REWARDS], struct weft_err *e)
+{
+    int32_t index[16];
+    REQUIRE(n <= (int32_t) WEFT_COUNT(index));
+    int rc = weft_rewards_begin(r, n, NULL, sample, e);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        index[i] = i;
+        weft_rewards_add(r, i);
+    }
+    if (!rc)
+        rc = weft_rewards_end(r, n, index, part, e);
+    return rc ? rc : weft_rewards_call(r, n, sample, part, e);
+}
+
 /* Expected: what verl's utils/reward_score/gsm8k.py gives. */
 static void test_reward_gsm8k(void)
 {
@@ -218,10 +235,10 @@ static void test_reward_compute(void)
     double part[2][WEFT_MAX_REWARDS] = {{0}}, factor = 2;
     part[0][1] = 55;
     REQUIRE_OK(weft_rewards_open(c, 8, &r, &err), err);
-    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ESTATE, err,
+    CHECK_FAILS(compute(r, 2, s, part, &err), WEFT_ESTATE, err,
                 "reward 'd' is a callback, but no function was given");
     weft_rewards_set_callback(r, twice, &factor);
-    REQUIRE_OK(weft_rewards_compute(r, 2, s, part, &err), err);
+    REQUIRE_OK(compute(r, 2, s, part, &err), err);
     static const double expected[2][WEFT_MAX_REWARDS] = {
         {1, 55, 1, -0.5, 12, 0.125, 0, 0}, {0, 0, 0, 0, 8, 0.125, 1, 0}};
     for (int i = 0; i < 2; i++)
@@ -230,19 +247,18 @@ static void test_reward_compute(void)
     CHECK(weft_rewards_sum(r, part[0]) == 1 + 0.5 - 1 - 12 + 1);
     CHECK(weft_rewards_sum(r, part[1]) == -8 + 1 + 1);
     s[1].n_tokens = 13;
-    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_EINVAL, err,
+    CHECK_FAILS(compute(r, 2, s, part, &err), WEFT_EINVAL, err,
                 "reward 'd': sample 1: thirteen");
     s[1].n_tokens = 14;
-    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
+    CHECK_FAILS(compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
                 "the function gave sample 1 a score that is no finite f32 "
                 "number: nan");
     s[1].n_tokens = 15;
-    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
+    CHECK_FAILS(compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
                 "no finite f32 number: 1e+39");
     s[1].label = (struct weft_str){0};
     s[1].row = "{\"q\": 1}";
-    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENOTFOUND,
-                err,
+    CHECK_FAILS(compute(r, 2, s, part, &err), WEFT_ENOTFOUND, err,
                 "reward 'a': the row of sample 1 has no label; set "
                 "data.label_key (the row is {\"q\": 1})");
     weft_rewards_close(r);
@@ -259,7 +275,7 @@ static bool matches_str(const char *pattern, struct weft_str text)
     struct weft_rewards *r = NULL;
     double part[1][WEFT_MAX_REWARDS] = {{-1}};
     REQUIRE_OK(weft_rewards_open(&c, 1, &r, &err), err);
-    REQUIRE_OK(weft_rewards_compute(r, 1, &s, part, &err), err);
+    REQUIRE_OK(compute(r, 1, &s, part, &err), err);
     weft_rewards_close(r);
     CHECK(part[0][0] == 0 || part[0][0] == 1);
     return part[0][0] == 1;
@@ -339,7 +355,7 @@ static void test_reward_think_answer(void)
             struct weft_reward_sample s = {
                 .response = weft_str_of(known[i].response)};
             double part[1][WEFT_MAX_REWARDS] = {{-1}};
-            REQUIRE_OK(weft_rewards_compute(r, 1, &s, part, &err), err);
+            REQUIRE_OK(compute(r, 1, &s, part, &err), err);
             if (part[0][0] != right)
                 printf("\n    %s: case %zu\n", c.method, i);
             CHECK(part[0][0] == right);
@@ -375,20 +391,20 @@ static void test_reward_batch(void)
     REQUIRE_OK(weft_rewards_open(&c, 1, &r, &err), err);
     weft_rewards_set_callback(r, twice, &factor);
     weft_rewards_set_batch(r, all_at_once, &calls);
-    REQUIRE_OK(weft_rewards_compute(r, 3, s, part, &err), err);
+    REQUIRE_OK(compute(r, 3, s, part, &err), err);
     CHECK_INT(calls, 1);
     for (int i = 0; i < 3; i++)
         CHECK(part[i][0] == i + 1 + 3);
     s[1].n_tokens = 13;
-    CHECK_FAILS(weft_rewards_compute(r, 3, s, part, &err), WEFT_EINVAL, err,
+    CHECK_FAILS(compute(r, 3, s, part, &err), WEFT_EINVAL, err,
                 "reward 'd': thirteen");
     s[1].n_tokens = 14;
-    CHECK_FAILS(weft_rewards_compute(r, 3, s, part, &err), WEFT_ENUMERIC, err,
+    CHECK_FAILS(compute(r, 3, s, part, &err), WEFT_ENUMERIC, err,
                 "the function gave sample 1 a score that is no finite f32 "
                 "number: inf");
     s[1].n_tokens = 5;
     weft_rewards_set_callback(r, twice, &factor); /* the last one counts */
-    REQUIRE_OK(weft_rewards_compute(r, 3, s, part, &err), err);
+    REQUIRE_OK(compute(r, 3, s, part, &err), err);
     CHECK(part[1][0] == 10);
     weft_rewards_close(r);
 }
@@ -452,7 +468,7 @@ static char count_lines[] = "i=0; while read -r l; do i=$((i+1)); case "
                             "\"$l\" in \"{\\\"index\\\": $(((i-1)%5)),\"*) "
                             "echo $i;; *) echo -1;; esac; done";
 
-static void open_both(struct weft_reward_config config[2],
+static void open_both(struct weft_reward_config config[2], char *script,
                       struct weft_rewards **out)
 {
     static char shell[] = "/bin/sh", option[] = "-c";
@@ -462,8 +478,7 @@ static void open_both(struct weft_reward_config config[2],
         .type = WEFT_REWARD_PROGRAM,
         .name = "count",
         .weight = 1,
-
-        .command = {shell, option, count_lines},
+        .command = {shell, option, script},
         .timeout_s = 60};
     REQUIRE_OK(weft_rewards_open(config, 2, out, &err), err);
 }
@@ -473,35 +488,70 @@ static void open_both(struct weft_reward_config config[2],
 static void test_reward_any_order(void)
 {
     enum { N = 5 };
-    static const int order[][N] = {
+    static const int32_t order[][N] = {
         {0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 0, 1, 4, 3}};
     struct weft_reward_config config[2];
     struct weft_reward_sample s[N];
     double part[N][WEFT_MAX_REWARDS];
     struct weft_rewards *r;
-    open_both(config, &r);
+    open_both(config, count_lines, &r);
     for (int i = 0; i < N; i++)
         s[i] = (struct weft_reward_sample){
             .response = weft_str_of(i % 2 ? "yes" : "no"),
             .label = weft_str_of("yes")};
-    for (size_t k = 0; k <= WEFT_COUNT(order); k++) {
-        bool whole = k == WEFT_COUNT(order);
-        if (!whole)
-            REQUIRE_OK(weft_rewards_begin(r, N, s, &err), err);
-        for (int i = 0; i < N && !whole; i++) {
+    for (size_t k = 0; k < WEFT_COUNT(order); k++) {
+        REQUIRE_OK(weft_rewards_begin(r, N, order[0], s, &err), err);
+        for (int i = 0; i < N; i++) {
             weft_rewards_add(r, order[k][i]);
             CHECK(order[k][0] == 0 || i > 0 || !weft_rewards_move(r));
             while (i < N - 1 && weft_rewards_move(r))
                 ; /* all that was asked is answered before the next comes */
         }
-        REQUIRE_OK(weft_rewards_compute(r, N, s, part, &err), err);
-        CHECK(whole || weft_rewards_busy_s(r) > 0);
+        REQUIRE_OK(weft_rewards_end(r, N, order[0], part, &err), err);
+        CHECK(weft_rewards_busy_s(r) > 0);
         for (int i = 0; i < N; i++) {
             CHECK(part[i][0] == i % 2);
             CHECK(part[i][1] == (double) ((int) k * N + i + 1));
         }
     }
     weft_rewards_close(r);
+}
+
+/* Scores of a part can be had while others have not come, some of which never
+ * do. Programs are asked at once, or in an order that is given. */
+static void test_reward_parts(void)
+{
+    enum { N = 6 };
+    static char script[] = "i=0; while read -r l; do i=$((i+1)); l=${l#*: }; "
+                           "echo $i${l%%,*}; done";
+    static const int32_t order[N] = {4, 5, 3, 2, 0, 1};
+    static const int32_t first[] = {4, 5}, last[] = {2, 3};
+    struct weft_reward_config config[2];
+    struct weft_reward_sample s[N] = {{.n_tokens = 0}};
+    double part[2][WEFT_MAX_REWARDS];
+    struct weft_rewards *r;
+    for (int i = 0; i < N; i++)
+        s[i] = (struct weft_reward_sample){
+            .response = weft_str_of(i % 2 ? "yes" : "no"),
+            .label = weft_str_of("yes")};
+    for (int ordered = 0; ordered < 2; ordered++) {
+        open_both(config, script, &r);
+        REQUIRE_OK(weft_rewards_begin(r, N, ordered ? order : NULL, s, &err),
+                   err);
+        weft_rewards_add(r, 5);
+        CHECK(weft_rewards_move(r) == !ordered);
+        weft_rewards_add(r, 4);
+        REQUIRE_OK(weft_rewards_end(r, 2, first, part, &err), err);
+        CHECK(part[0][0] == 0 && part[0][1] == (ordered ? 14 : 24));
+        CHECK(part[1][0] == 1 && part[1][1] == (ordered ? 25 : 15));
+        weft_rewards_add(r, 2);
+        CHECK(weft_rewards_move(r) == !ordered);
+        weft_rewards_add(r, 3);
+        REQUIRE_OK(weft_rewards_end(r, 2, last, part, &err), err);
+        CHECK(part[0][0] == 0 && part[0][1] == (ordered ? 42 : 32));
+        CHECK(part[1][0] == 1 && part[1][1] == (ordered ? 33 : 43));
+        weft_rewards_close(r);
+    }
 }
 
 /* The first error by reward and sample is told, whoever came first. */
@@ -511,14 +561,15 @@ static void test_reward_first_error(void)
     struct weft_reward_sample s[3] = {{.response = weft_str_of("a")},
                                       {.response = weft_str_of("b")},
                                       {.response = weft_str_of("c")}};
+    static const int32_t index[] = {0, 1, 2};
     double part[3][WEFT_MAX_REWARDS];
     struct weft_rewards *r;
-    open_both(config, &r);
+    open_both(config, count_lines, &r);
     s[0].label = weft_str_of("a");
-    REQUIRE_OK(weft_rewards_begin(r, 3, s, &err), err);
+    REQUIRE_OK(weft_rewards_begin(r, 3, NULL, s, &err), err);
     for (int i = 3; i-- > 0;)
         weft_rewards_add(r, i);
-    CHECK_FAILS(weft_rewards_compute(r, 3, s, part, &err), WEFT_ENOTFOUND,
+    CHECK_FAILS(weft_rewards_end(r, 3, index, part, &err), WEFT_ENOTFOUND,
                 err, "reward 'exact': the row of sample 1 has no label");
     weft_rewards_close(r);
 }
@@ -534,4 +585,5 @@ WEFT_TESTS("reward/reward", {"test_reward_gsm8k", test_reward_gsm8k},
            {"test_reward_batch", test_reward_batch},
            {"test_reward_zeros", test_reward_zeros},
            {"test_reward_any_order", test_reward_any_order},
+           {"test_reward_parts", test_reward_parts},
            {"test_reward_first_error", test_reward_first_error})

@@ -67,6 +67,7 @@ sh_tests += %D%/plan_again.sh
 sh_tests += %D%/ranks.sh
 sh_tests += %D%/ranks_algorithms.sh
 sh_tests += %D%/random.sh
+sh_tests += %D%/reward_ranks.sh
 sh_tests += %D%/tail_ranks.sh
 sh_tests += %D%/trace.sh
 sh_tests += %D%/gsm8k.sh

@@ -193,15 +193,15 @@ exec "$weft" "\$@" 2>"$dir/err.\$rank"
 SH
 
 # In the batch whose number is in the file `hold` it leaves a file `held`, and
-# waits for a file `go`.
+# waits for a file `go`. Each batch has its first sample on one rank alone, whose
+# program counts it for all.
 cat >hold.sh <<'SH'
 hold=$(cat hold)
-batch=0
 while read -r line; do
     case $line in
     '{"index": 0,'*)
-        batch=$((batch + 1))
-        if [ $batch = "$hold" ]; then
+        echo >>batches
+        if [ "$(wc -l <batches)" = "$hold" ]; then
             : >held
             while [ ! -e go ]; do sleep 0.1; done
         fi
@@ -219,7 +219,7 @@ start()
     echo "$2" >hold
     n=$3
     shift 3
-    rm -f pid.* err.* held go
+    rm -f pid.* err.* held go batches
     # shellcheck disable=SC2086
     "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
         sh rank.sh train -q "$quick/ppo.yaml" "run_dir=$run" $long "$reward" \
@@ -389,7 +389,7 @@ cmp -s reference/model.safetensors "$quick/model/model.safetensors" &&
 refused "rank 1: here 'model.safetensors' of model.reference (weights) has" \
     "model.reference=$dir/reference"
 
-# A reward program that dies; rank 0 alone has it.
+# A reward program that dies, on both ranks.
 cat >program.yaml <<YAML
 algorithm: ppo
 run_dir: unset
@@ -401,11 +401,11 @@ rollout: {prompts: 4, max_new_tokens: 4}
 runtime: {devices: 1, overlap: true}
 checkpoint: {every: 1}
 YAML
-# the first iteration's four answers, and two more
-echo 'for i in 1 2 3 4 5 6; do read line; echo 0.5; done; exit 4' >reward.sh
+# the first iteration's two answers on each rank, and another one
+echo 'for i in 1 2 3; do read line; echo 0.5; done; exit 4' >reward.sh
 second=
-two 1 "ended with status 4 after answering 2 of 4 samples" program.yaml \
-    run_dir=bad --
+two 1 "iteration 2: .* ended with status 4 after answering 1 of 2 samples" \
+    program.yaml run_dir=bad --
 whole bad
 [ "$(ls bad/checkpoints)" = iteration-000001 ] || complain "no checkpoint is kept"
 exit $failed

@@ -109,19 +109,34 @@ static int stand_cpu(const void *args, void *const buf[], int n_buf,
 }
 WEFT_CODELET(stand, 0x0, stand_cpu)
 
-/* What the second device generates ends only when the program has been asked
+/* One iteration in which a device stands before it generates. */
+static int step_beside(struct weft_trainer *t, int32_t device,
+                       struct weft_err *err)
+{
+    const struct weft_tile_id id = {
+        "test", "stand", 0, -1, -1, weft_rt_place_of(t->rt, device)};
+    const struct weft_where where = {
+        .device = device, .iteration = 0, .micro_batch = -1, .layer = -1};
+    struct weft_tile *tile;
+    int rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES, 8, &tile, err);
+    if (rc)
+        return rc;
+    struct weft_access access[] = {{tile, WEFT_READ_WRITE}};
+    weft_insert(t->seq, &weft_cl_stand, NULL, 0, access, 1, &where);
+    rc = weft_trainer_step(t, err);
+    weft_tile_release(tile);
+    return rc;
+}
+
+/* What the second instance generates ends only when the program has been asked
  * about a sample of the first. */
-static void test_early(void)
+static void early(const char *name, const char *const more[5])
 {
     char command[900];
-    const char *word[] = {"iterations=1", "runtime.devices=2",
-                          "layout=dp2",   "rollout.slots=2",
-                          command,        NULL};
+    const char *word[] = {"iterations=1", "rollout.slots=2", command,
+                          more[0],        more[1],           more[2],
+                          more[3],        more[4],           NULL};
     struct weft_err err;
-    struct weft_tile *tile;
-    const struct weft_tile_id id = {"test", "stand", 0, -1, -1, 0};
-    const struct weft_where where = {
-        .device = 1, .iteration = 0, .micro_batch = -1, .layer = -1};
     double ratio = -1, rule = -1, program = -2;
     snprintf(asked, sizeof asked, "%s/asked", fixture.dir);
     snprintf(command, sizeof command,
@@ -129,13 +144,13 @@ static void test_early(void)
              "name: p, command: [sh, -c, 'while read -r l; do : > %s; "
              "n=${l#*n_tokens\\\": }; echo ${n%%%%,*}; done']}]",
              asked);
-    struct weft_trainer *t = fixture_open(&fixture, "early", word);
-    REQUIRE_OK(weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES, 8, &tile, &err),
-               err);
-    struct weft_access access[] = {{tile, WEFT_READ_WRITE}};
-    weft_insert(t->seq, &weft_cl_stand, NULL, 0, access, 1, &where);
-    REQUIRE_OK(weft_trainer_step(t, &err), err);
-    weft_tile_release(tile);
+    unlink(asked);
+    struct weft_trainer *t = fixture_open(&fixture, name, word);
+    int32_t call = weft_flow_call_of(&t->flow, WEFT_GENERATE, -1);
+    REQUIRE(t->gen[call].layout.plan.dp == 2);
+    int32_t device =
+        weft_g_layout_member(&t->gen[call].layout, 1, 0, 0)->device;
+    REQUIRE_OK(step_beside(t, device, &err), err);
     REQUIRE_OK(weft_trainer_metric(t, "perf/reward_hidden_ratio", &ratio),
                err);
     REQUIRE_OK(weft_trainer_metric(t, "reward/rule/mean", &rule), err);
@@ -145,6 +160,41 @@ static void test_early(void)
     REQUIRE_OK(weft_trainer_metric(t, "response_length/mean", &tokens), err);
     CHECK(fabs(program - tokens) < 1e-9);
     weft_trainer_close(t);
+}
+
+static void test_early(void)
+{
+    early("early", (const char *[5]){"runtime.devices=2", "layout=dp2"});
+}
+
+/* The only mini-batch needs all samples. */
+static void test_early_as_completed(void)
+{
+    early("completed",
+          (const char *[5]){"runtime.devices=4", "layout=disaggregated",
+                            "train.as_completed=true", "ppo.mini_batches=1",
+                            "ppo.whiten_advantages=false"});
+}
+
+/* On several ranks the first one's device stands until a file is there that
+ * another rank's program leaves. argv: the file, the configuration, words. */
+static int early_on_ranks(int argc, char **argv)
+{
+    struct weft_trainer *t = NULL;
+    struct weft_err err;
+    snprintf(asked, sizeof asked, "%s", argv[1]);
+    int rc = weft_world_open(&err);
+    if (!rc)
+        rc = weft_trainer_open(argv[2], argc - 3,
+                               (const char *const *) argv + 3, &t, &err);
+    if (!rc)
+        rc = step_beside(t, 0, &err);
+    if (rc)
+        fprintf(stderr, "%s\n", err.text);
+    else
+        weft_trainer_close(t);
+    weft_world_close();
+    return rc ? 1 : 0;
 }
 
 /* ---- Normalising and clipping ----------------------------------------- */
@@ -409,10 +459,18 @@ static void test_other_cut(void)
     fixture_remove(&fixture);
 }
 
-WEFT_TESTS("run/rewards", {"test_batch", test_batch},
-           {"test_columns", test_columns}, {"test_early", test_early},
-           {"test_normalize", test_normalize},
-           {"test_normalize_state", test_normalize_state},
-           {"test_other_tokenizer", test_other_tokenizer},
-           {"test_other_template", test_other_template},
-           {"test_other_cut", test_other_cut})
+int main(int argc, char **argv)
+{
+    static const struct weft_test tests[] = {
+        {"test_batch", test_batch},
+        {"test_columns", test_columns},
+        {"test_early", test_early},
+        {"test_early_as_completed", test_early_as_completed},
+        {"test_normalize", test_normalize},
+        {"test_normalize_state", test_normalize_state},
+        {"test_other_tokenizer", test_other_tokenizer},
+        {"test_other_template", test_other_template},
+        {"test_other_cut", test_other_cut}};
+    return argc > 3 ? early_on_ranks(argc, argv)
+                    : weft_test_main("run/rewards", tests, WEFT_COUNT(tests));
+}
