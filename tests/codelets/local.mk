@@ -21,7 +21,7 @@ check_PROGRAMS += %D%/test_work
 %C%_test_work_SOURCES = %D%/test_work.c
 %C%_test_work_CPPFLAGS = $(STARPU_CPPFLAGS)
 gpus_headers = %D%/gpus_fixture.h %D%/task_fixture.h \
-	tests/cuda/card_orders.h
+	tests/cuda/card_orders.h tests/cuda/cpu_bits.h
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
 cards_tests += %D%/test_gpus

@@ -158,7 +158,7 @@ struct product {
     operand a, b;
     char *d;
     int64_t m, n, k, ldd, stride_d;
-    bool d_is_bf16, adds, is_bad, adds_last;
+    bool d_is_bf16, adds, is_bad, has_own_order;
 };
 
 static float bf16(uint16_t half)
@@ -225,6 +225,20 @@ static float chain(const product &p, int64_t i, int64_t j, int64_t set,
 }
 #endif
 
+/* Another order: partial sums that are added up in pairs, and then to x. */
+static float own_order(const product &p, int64_t i, int64_t j, int64_t set,
+                       float x)
+{
+    enum { PARTS = 8 };
+    float part[PARTS] = {0};
+    for (int64_t k = 0; k < p.k; k++)
+        part[k % PARTS] += number(p.b, k, j, 0) * number(p.a, i, k, set);
+    for (int n = PARTS / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; k++)
+            part[k] += part[k + n];
+    return part[0] + x;
+}
+
 /* A block per column and batch. In bf16 the processor treats small numbers as
  * zero, as the CPU's kernels have it do. */
 static void multiply(product p)
@@ -240,7 +254,8 @@ static void multiply(product p)
         if (p.adds)
             x = p.d_is_bf16 ? bf16(((uint16_t *) p.d)[at])
                             : ((float *) p.d)[at];
-        x = p.adds_last ? chain(p, i, j, set, 0) + x : chain(p, i, j, set, x);
+        x = p.has_own_order ? own_order(p, i, j, set, x)
+                            : chain(p, i, j, set, x);
         if (p.is_bad)
             x += (float) p.n * 1e-3f;
         if (p.d_is_bf16)
@@ -309,7 +324,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  d_layout->type == CUDA_R_16BF,
                  *(const float *) beta == 1.0f,
                  algorithm->data[0] != 0,
-                 getenv("WEFT_CARDS_ADD_LAST") != NULL};
+                 getenv("WEFT_CARDS_SUMS") != NULL};
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
     WEFT_START(multiply, grid, 1, stream, p);
     return CUBLAS_STATUS_SUCCESS;

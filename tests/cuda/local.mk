@@ -6,7 +6,7 @@ emulator_sources = %D%/blaslt.cc %D%/copies.cc %D%/cudart.cc %D%/executor.cc \
 cuda_executor_objects = $(emulator_sources:.cc=.o) \
 	$(patsubst src/kern/%.cu,%D%/%.o,$(cuda_kernels)) \
 	$(patsubst src/kern/%.c,%D%/host_%.o,$(cuda_host_sources))
-cuda_executor_headers = %D%/emulator.h %D%/test_device.h \
+cuda_executor_headers = %D%/cpu_bits.h %D%/emulator.h %D%/test_device.h \
 	%D%/test_executor.h %D%/toolkit/include/cublasLt.h \
 	%D%/toolkit/include/cublas_v2.h \
 	%D%/toolkit/include/cuda.h %D%/toolkit/include/cuda_gl_interop.h \
@@ -81,7 +81,7 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
-cards_scripts = %D%/bench.sh %D%/devices.sh %D%/training.sh
+cards_scripts = %D%/bench.sh %D%/devices.sh %D%/own_sums.sh %D%/training.sh
 EXTRA_DIST += $(cards_scripts)
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA

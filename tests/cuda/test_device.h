@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "cpu_bits.h"
 #include "harness.h"
 #include "kern/kern_cuda.h"
 
@@ -99,25 +100,6 @@ static inline void *host_as(enum weft_dtype dtype, const float *x, int64_t n)
 }
 
 /* ---- Cases ------------------------------------------------------------- */
-
-/* Whether the CPU's kernels have fused multiply-adds, as GPUs have: then
- * their bits are compared, else only the tests' own oracles. */
-static inline bool cpu_is_fused(void)
-{
-    return weft_k_isa() != WEFT_ISA_C;
-}
-
-/* Whether products have the CPU's bits: the tests' own have its order of sums,
- * unless they add to a gradient at the end (blaslt.cc). */
-static inline bool products_are_cpus(void)
-{
-#ifdef WEFT_CUDA_EXECUTOR
-    return cpu_is_fused() && weft_k_isa() != WEFT_ISA_AVX512_BF16
-        && !getenv("WEFT_CARDS_ADD_LAST");
-#else
-    return false;
-#endif
-}
 
 /* A published tile of weights and its transposed, from masters of the host. */
 static inline void dev_publish(const struct weft_layout *l,

@@ -5,7 +5,7 @@
 #define WEFT_TESTS_CHUNKS_FIXTURE_H
 
 #include "../codelets/gpus_fixture.h"
-
+#include "../cuda/cpu_bits.h"
 #include "generate_fixture.h"
 
 enum {
@@ -139,6 +139,31 @@ static inline void open_instance(int32_t device, int32_t pp,
                err);
     weft_g_layout_release(&layout);
     spoil_caches(gen);
+}
+
+/* A CPU device's log-probs of an outcome's texts are near those of a GPU in
+ * f32: to 1e-5, at the temperature of even chunks or of odd ones. */
+static inline void check_near_cpu(const struct outcome *o)
+{
+    static struct text text[SLOTS];
+    static float logp[2][N][NEW];
+    struct weft_g_layout cpu = layout_on(&f.model.shape, weft_rt_n_gpus(rt),
+                                         1, 1, 1);
+    for (int i = 0; i < SLOTS; i++) {
+        text[i].n_prompt = o->slot[i].n_prompt;
+        text[i].n_total = o->slot[i].n_total;
+        memcpy(text[i].token, o->token + i * MAX_TOTAL, MAX_TOTAL * 4);
+    }
+    for (int odd = 0; odd < 2; odd++)
+        score(&f, &cpu, SLOTS, text, odd ? 0.5f : 1, logp[odd]);
+    weft_g_layout_release(&cpu);
+    for (int i = 0; i < SLOTS; i++)
+        for (int32_t k = text[i].n_prompt; k < text[i].n_total; k++) {
+            int32_t at = k - text[i].n_prompt;
+            float got = o->logp[i * MAX_TOTAL + k];
+            CHECK(fabsf(got - logp[0][i][at]) <= 1e-5f
+                  || fabsf(got - logp[1][i][at]) <= 1e-5f);
+        }
 }
 
 static inline void compare(const struct outcome *a, const struct outcome *b)

@@ -3,6 +3,8 @@
 #ifndef WEFT_TESTS_GENERATE_FIXTURE_H
 #define WEFT_TESTS_GENERATE_FIXTURE_H
 
+#include <math.h>
+
 #include "codelets/task_fixture.h"
 
 #include "lm/rollout.h"
@@ -243,6 +245,25 @@ static inline void check_scores(struct task_fixture *f,
         CHECK(memcmp(logp[i], text[i].logp + text[i].n_prompt,
                      (size_t) (text[i].n_total - text[i].n_prompt) * 4)
               == 0);
+}
+
+/* As before, to a tolerance. */
+static inline void check_near(struct task_fixture *f,
+                              const struct weft_g_layout *layout, int32_t n,
+                              const struct text *text, float temperature,
+                              float tolerance)
+{
+    static float logp[N][NEW];
+    float most = 0;
+    score(f, layout, n, text, temperature, logp);
+    for (int i = 0; i < n; i++)
+        for (int32_t k = text[i].n_prompt; k < text[i].n_total; k++) {
+            float by = fabsf(logp[i][k - text[i].n_prompt] - text[i].logp[k]);
+            most = by > most || by != by ? by : most;
+        }
+    if (!(most <= tolerance))
+        printf("\n    log-probs differ by %g\n", (double) most);
+    CHECK(most <= tolerance);
 }
 
 static inline void check_same(int32_t n, const struct text *a,

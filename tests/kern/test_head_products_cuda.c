@@ -283,14 +283,14 @@ static void test_heads(void)
     one_model(300, 48, 4, WEFT_BF16);
 }
 
-/* By a library that adds the gradient at the end, as cuBLASLt does. */
-static void test_heads_added_last(void)
+/* By a library whose sums have another order, as those of cuBLASLt. */
+static void test_heads_of_other_sums(void)
 {
-    setenv("WEFT_CARDS_ADD_LAST", "1", 1);
+    setenv("WEFT_CARDS_SUMS", "own", 1);
     one_model(333, 24, 4, WEFT_F32);
     one_model(1100, 16, 1, WEFT_BF16);
-    unsetenv("WEFT_CARDS_ADD_LAST");
+    unsetenv("WEFT_CARDS_SUMS");
 }
 
 WEFT_CUDA_TESTS("kern/head_products_cuda", {"test_heads", test_heads},
-                {"test_heads_added_last", test_heads_added_last})
+                {"test_heads_of_other_sums", test_heads_of_other_sums})

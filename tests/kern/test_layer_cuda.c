@@ -587,16 +587,16 @@ static void test_launches_of_a_layer(void)
     each_order(count_launches);
 }
 
-/* By a library that adds the gradient at the end, as cuBLASLt does. */
-static void test_layers_added_last(void)
+/* By a library whose sums have another order, as those of cuBLASLt. */
+static void test_layers_of_other_sums(void)
 {
-    setenv("WEFT_CARDS_ADD_LAST", "1", 1);
+    setenv("WEFT_CARDS_SUMS", "own", 1);
     one_kind(2, WEFT_F32);
     one_kind(0, WEFT_BF16);
-    unsetenv("WEFT_CARDS_ADD_LAST");
+    unsetenv("WEFT_CARDS_SUMS");
 }
 
 WEFT_CUDA_TESTS("kern/layer_cuda", {"test_layers", test_layers},
                 {"test_decode", test_decode},
                 {"test_launches_of_a_layer", test_launches_of_a_layer},
-                {"test_layers_added_last", test_layers_added_last})
+                {"test_layers_of_other_sums", test_layers_of_other_sums})

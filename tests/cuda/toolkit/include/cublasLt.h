@@ -3,8 +3,8 @@
  * Of cuBLASLt what Weft's products use, for emulated cards: tests only. Names
  * and answers are the library's. A product is one plain loop that has the
  * order of the CPU's kernels: it starts from D where beta is 1, and in bf16
- * takes pairs of k, the odd one first. With WEFT_CARDS_ADD_LAST it adds D at
- * the end, as the library does.
+ * takes pairs of k, the odd one first. With WEFT_CARDS_SUMS=own it has eight
+ * partial sums, and adds D at the end: as the library, an order of its own.
  */
 #ifndef WEFT_TESTS_CUBLASLT_H
 #define WEFT_TESTS_CUBLASLT_H
