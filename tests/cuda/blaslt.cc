@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products on emulated cards (toolkit/include/cublasLt.h). */
+#include <atomic>
 #include <cublasLt.h>
 #include <stdlib.h>
 
@@ -125,23 +126,39 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatmulPreference_t preference, int n_asked,
     cublasLtMatmulHeuristicResult_t out[], int *n_out)
 {
-    const char *bad = getenv("WEFT_CARDS_ALGORITHM");
-    *n_out = n_asked < 2 ? n_asked : 2;
-    memset(out, 0, (size_t) *n_out * sizeof *out);
-    for (int i = 0; i < *n_out; i++) {
-        out[i].algo.data[0] = bad && (i == 0 || strcmp(bad, "both") == 0);
-        out[i].algo.data[1] = preference->a;
-        out[i].algo.data[2] = preference->b;
-        out[i].algo.data[3] = preference->d;
+    static const char *const kinds[] = {"failed", "split", "workspace",
+                                        "good",   "good",  "uneven"};
+    const char *all = getenv("WEFT_CARDS_ALGORITHM");
+    *n_out = 0;
+    for (const char *kind : kinds) {
+        cublasLtMatmulHeuristicResult_t *r = &out[*n_out];
+        const char *is = all ? all : kind;
+        if (*n_out == n_asked)
+            break;
+        *r = {};
+        r->algo.data[0] = strcmp(is, "uneven") == 0;
+        r->algo.data[1] = preference->a;
+        r->algo.data[2] = preference->b;
+        r->algo.data[3] = preference->d;
+        r->algo.data[4] = strcmp(is, "split") == 0 ? 2 : 1;
+        r->algo.data[5] = strcmp(is, "good") != 0;
+        r->workspaceSize = strcmp(is, "workspace") == 0 ? 1 << 20 : 0;
+        r->state = strcmp(is, "failed") == 0 ? CUBLAS_STATUS_NOT_SUPPORTED
+                                             : CUBLAS_STATUS_SUCCESS;
+        ++*n_out;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
-    const cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t,
-    void *value, size_t n_bytes, size_t *n_written)
+    const cublasLtMatmulAlgo_t *algorithm,
+    cublasLtMatmulAlgoConfigAttributes_t which, void *value, size_t n_bytes,
+    size_t *n_written)
 {
-    memset(value, 0, n_bytes);
+    int32_t n_parts = (int32_t) algorithm->data[4];
+    if (which != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || n_bytes != sizeof n_parts)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &n_parts, n_bytes);
     *n_written = n_bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -158,7 +175,8 @@ struct product {
     operand a, b;
     char *d;
     int64_t m, n, k, ldd, stride_d;
-    bool d_is_bf16, adds, is_bad, has_own_order;
+    bool d_is_bf16, adds, has_own_order;
+    float uneven; /* is added for each column */
 };
 
 static float bf16(uint16_t half)
@@ -256,8 +274,7 @@ static void multiply(product p)
                             : ((float *) p.d)[at];
         x = p.has_own_order ? own_order(p, i, j, set, x)
                             : chain(p, i, j, set, x);
-        if (p.is_bad)
-            x += (float) p.n * 1e-3f;
+        x += p.uneven * (float) p.n;
         if (p.d_is_bf16)
             ((uint16_t *) p.d)[at] = rounded(x);
         else
@@ -313,6 +330,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
         || !is_aligned(b, b_layout, algorithm->data[2])
         || !is_aligned(d, d_layout, algorithm->data[3]))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    static std::atomic<int> n_calls;
     product p = {operand_of(a, a_layout, desc->op[0]),
                  operand_of(b, b_layout, desc->op[1]),
                  (char *) d,
@@ -323,8 +341,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  d_layout->stride,
                  d_layout->type == CUDA_R_16BF,
                  *(const float *) beta == 1.0f,
-                 algorithm->data[0] != 0,
-                 getenv("WEFT_CARDS_SUMS") != NULL};
+                 algorithm->data[5] || getenv("WEFT_CARDS_SUMS"),
+                 algorithm->data[0] ? 1e-3f * (float) (1 + n_calls++ % 7) : 0};
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
     WEFT_START(multiply, grid, 1, stream, p);
     return CUBLAS_STATUS_SUCCESS;

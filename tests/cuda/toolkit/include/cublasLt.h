@@ -76,10 +76,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t which, const void *value,
     size_t n_bytes);
-/* Proposes two algorithms, which refuse matrices that are aligned to fewer
- * bytes than was said. WEFT_CARDS_ALGORITHM=first makes the order of the first
- * depend on the number of columns, both does so with both: they must be
- * refused. */
+/* Proposes six algorithms, which refuse matrices that are aligned to fewer
+ * bytes than was said. Two may be chosen, the fourth and the fifth. The others
+ * have another order of sums: the first has failed, the next splits the depth,
+ * the next needs a workspace, and with the last the bits depend on the number
+ * of columns and change from call to call. WEFT_CARDS_ALGORITHM makes all of
+ * them one kind: failed, split, workspace, uneven. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
