@@ -70,36 +70,42 @@ static int cuda_fail(struct weft_err *err, const char *what)
                         cudaGetErrorString(cudaGetLastError()));
 }
 
-#ifdef WEFT_CUDA_EXECUTOR
-static int open_library(struct weft_err *err)
+int weft_blaslt_open(const char *name, const char *path, struct weft_err *err)
 {
-    (void) err;
-#define LINKED(name) lt.name = cublasLt##name;
-    EACH_FUNCTION(LINKED)
-    return 0;
-}
-#else
-static int open_library(struct weft_err *err)
-{
-    void *library = dlopen(WEFT_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
+    struct library found;
+    const char *opened = name;
+    void *f, *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        library = dlopen(WEFT_CUBLASLT_PATH, RTLD_NOW | RTLD_LOCAL);
+        library = dlopen(opened = path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return weft_err_set(err, WEFT_ENOTFOUND,
                             "products on GPUs need cuBLASLt: %s", dlerror());
-    void *f;
     bool has_all = true;
 #define LOADED(name)                                                         \
     f = dlsym(library, "cublasLt" #name);                                    \
     has_all &= f != NULL;                                                    \
-    memcpy(&lt.name, &f, sizeof f);
+    memcpy(&found.name, &f, sizeof f);
     EACH_FUNCTION(LOADED)
-    if (!has_all)
+    if (!has_all) {
+        dlclose(library);
         return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            WEFT_CUBLASLT " lacks functions that Weft needs");
+                            "%s lacks functions that Weft needs", opened);
+    }
+    lt = found;
     return 0;
 }
+
+static int open_library(struct weft_err *err)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    (void) err;
+#define LINKED(name) lt.name = cublasLt##name;
+    EACH_FUNCTION(LINKED)
+    return 0;
+#else
+    return weft_blaslt_open(WEFT_CUBLASLT, WEFT_CUBLASLT_PATH, err);
 #endif
+}
 
 /* The card's handle. The mutex is held. */
 static int handle_of(int card, cublasLtHandle_t *out, struct weft_err *err)

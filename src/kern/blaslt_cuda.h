@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct weft_err;
+
 /* D (m, n) = [D +] op(A) (m, k) op(B) (k, n), column-major, `batch` times: A
  * and D are then stride_a and stride_d numbers apart, B is the same. */
 struct weft_blaslt_product {
@@ -24,6 +26,12 @@ void weft_blaslt_choose(bool only);
 bool weft_blaslt_chooses(void);
 /* Kinds of products whose algorithm has been chosen. */
 int weft_blaslt_n_kinds(void);
+
+/* Opens the library: the system's of that name, or else the file. It is kept
+ * open, and used from here on. Errors: there is neither (WEFT_ENOTFOUND), or it
+ * lacks functions (WEFT_EUNSUPPORTED); the one before is used then. */
+int weft_blaslt_open(const char *name, const char *path,
+                     struct weft_err *err);
 
 /* Puts a product on a stream; a NULL: only chooses its algorithm. Errors:
  * weft_k_products_error_cuda(). */

@@ -3,6 +3,7 @@
  * and everywhere with a double loop and with themselves, as a row's bits are
  * its own. */
 #include "../cuda/test_device.h"
+#include "kern/blaslt_cuda.h"
 #include "products.h"
 
 #include <stdlib.h>
@@ -337,5 +338,22 @@ static void test_choice(void)
 }
 #endif
 
+/* A library that is not there, and one that lacks functions; products go on
+ * with the one that was opened before. */
+static void test_opening(void)
+{
+    struct product p = {.m = 3, .n = 24, .k = {8}, .n_blocks = 1};
+    struct weft_err err;
+    CHECK_FAILS(
+        weft_blaslt_open("libweft-none.so", "/none/libcublasLt.so", &err),
+        WEFT_ENOTFOUND, err,
+        "products on GPUs need cuBLASLt: /none/libcublasLt.so");
+    CHECK_FAILS(weft_blaslt_open("libweft-none.so", "libm.so.6", &err),
+                WEFT_EUNSUPPORTED, err,
+                "libm.so.6 lacks functions that Weft needs");
+    one_product(&p);
+}
+
 WEFT_CUDA_TESTS("kern/products_cuda", {"test_products", test_products},
-                {"test_dw", test_dw}, {"test_choice", test_choice})
+                {"test_dw", test_dw}, {"test_choice", test_choice},
+                {"test_opening", test_opening})
