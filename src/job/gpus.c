@@ -2,6 +2,7 @@
 #include "job/gpus.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "kern/device_cuda.h"
@@ -55,6 +56,55 @@ static int deal(const struct weft_gpus_asked *asked, int32_t n,
     return 0;
 }
 
+void weft_gpu_text(const struct weft_k_device *gpu, char *out, size_t size)
+{
+    snprintf(out, size, "%.90s, compute capability %d.%d", gpu->name,
+             gpu->major, gpu->minor);
+}
+
+int weft_gpu_describe(int32_t gpu, char out[WEFT_GPU_TEXT],
+                      struct weft_err *err)
+{
+    struct weft_k_device device[WEFT_MAX_DEVICES];
+    int64_t version = 0;
+    const char *why = "there are fewer";
+    if (gpu >= weft_k_devices_cuda(device, WEFT_MAX_DEVICES, &why))
+        return weft_err_set(err, WEFT_ENOTFOUND, "GPU %d: %s", gpu, why);
+    int rc = weft_k_products_version_cuda(&version, err);
+    if (rc)
+        return rc;
+    weft_gpu_text(&device[gpu], out, WEFT_GPU_TEXT);
+    size_t n = strlen(out);
+    snprintf(out + n, WEFT_GPU_TEXT - n, ", cuBLASLt %lld",
+             (long long) version);
+    return 0;
+}
+
+/* Whether GPUs first.. end - 1 are of one kind. */
+static int check_kind(const struct weft_gpus_asked *asked,
+                      const struct weft_k_device *device, int32_t first,
+                      int32_t end, struct weft_err *err)
+{
+    char one[WEFT_GPU_TEXT], other[WEFT_GPU_TEXT], fewer[96] = "";
+    for (int32_t i = first + 1; i < end && !asked->may_differ; i++) {
+        weft_gpu_text(&device[first], one, sizeof one);
+        weft_gpu_text(&device[i], other, sizeof other);
+        if (strcmp(one, other) == 0)
+            continue;
+        if (first == 0) /* each rank here could do with so many */
+            snprintf(fewer, sizeof fewer,
+                     "set %s to use only the first %d, "
+                     "or ",
+                     asked->gpus, i);
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "GPU %d is '%s' and GPU %d '%s', whose products "
+                            "may round otherwise: %sset CUDA_VISIBLE_DEVICES "
+                            "to those of one kind",
+                            first, one, i, other, fewer);
+    }
+    return 0;
+}
+
 int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err)
 {
@@ -81,7 +131,8 @@ int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
     if (rc)
         return rc;
     int32_t first = rank / asked->n_sharing * used;
-    for (int32_t i = first; i < first + used && i < WEFT_MAX_DEVICES; i++)
+    int32_t end = weft_min32(first + used, WEFT_MAX_DEVICES);
+    for (int32_t i = first; i < end; i++)
         if (device[i].major < WEFT_K_CUDA_MAJOR)
             return weft_err_set(
                 err, WEFT_EUNSUPPORTED,
@@ -92,6 +143,9 @@ int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                 WEFT_K_CUDA_MAJOR, i > 0 ? "set " : "",
                 i > 0 ? asked->gpus : asked->cpus,
                 i > 0 ? " to use only those before it" : INSTEAD);
+    rc = check_kind(asked, device, first, end, err);
+    if (rc)
+        return rc;
     *out = used;
     *first_out = first;
     return 0;
@@ -106,6 +160,7 @@ int weft_run_gpus(const struct weft_config *config, int32_t *out,
     return weft_gpus_ask(
         &(struct weft_gpus_asked){
             config->runtime.gpus, config->runtime.ranks_per_gpu,
-            "runtime.devices", "runtime.gpus", "runtime.devices=0"},
+            "runtime.devices", "runtime.gpus", "runtime.devices=0",
+            !config->numerics.exact},
         out, first_out, err);
 }

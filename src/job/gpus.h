@@ -7,10 +7,11 @@
 
 /* n: 0 for all. n_sharing: ranks that have each GPU together. The other three
  * are for sentences: the names of what asks for GPUs, and for a number of them,
- * and what asks for CPUs. */
+ * and what asks for CPUs. may_differ: GPUs need not be of one kind. */
 struct weft_gpus_asked {
     int32_t n, n_sharing;
     const char *devices, *gpus, *cpus;
+    bool may_differ;
 };
 
 /* How many GPUs of this machine this rank has, and the number of the first.
@@ -18,12 +19,23 @@ struct weft_gpus_asked {
  * n_sharing of them, which come one after the other, have a part together.
  * Errors, in one sentence that says how to run on CPUs: there is no GPU or
  * driver, the driver is too old, there are fewer than n for each of the ranks
- * here, or one has a compute capability that Weft has no code for. Local. */
+ * here, one has a compute capability that Weft has no code for, or they are of
+ * two kinds, whose products may round otherwise. Local. */
 int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err);
 
 /* Those of runtime.devices and runtime.gpus; 0 unless that is gpu. */
 int weft_run_gpus(const struct weft_config *config, int32_t *out,
                   int32_t *first_out, struct weft_err *err);
+
+enum { WEFT_GPU_TEXT = 160 };
+struct weft_k_device;
+/* Name and compute capability: GPUs of one kind have the same. */
+void weft_gpu_text(const struct weft_k_device *gpu, char *out, size_t size);
+/* The same of this machine's GPU of that number, and the library that has its
+ * products: what their bits depend on. Errors: there is no such GPU, or the
+ * library cannot be opened. */
+int weft_gpu_describe(int32_t gpu, char out[WEFT_GPU_TEXT],
+                      struct weft_err *err);
 
 #endif

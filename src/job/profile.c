@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/topology.h"
+#include "job/gpus.h"
 #include "job/plan_needs.h"
 #include "job/profile_inside.h"
 #include "kern/device_cuda.h"
@@ -20,12 +21,6 @@ enum {
     FEW_ROWS = 64, /* of a model of which only the head is new */
     GROWS = 2
 };
-
-static void gpu_text(const struct weft_k_device *gpu, char *out, size_t size)
-{
-    snprintf(out, size, "%.90s, compute capability %d.%d", gpu->name,
-             gpu->major, gpu->minor);
-}
 
 /* How many GPUs of this machine a run has, of n_here. */
 static int32_t count_gpus(const struct weft_config *config, int32_t n_here)
@@ -50,9 +45,9 @@ static int name_device(const struct weft_config *config,
                            weft_k_devices_cuda(gpu, WEFT_MAX_DEVICES, NULL));
     snprintf(out, WEFT_COSTS_TEXT, "no GPU"); /* it is only planned */
     if (n > 0)
-        gpu_text(&gpu[0], out, WEFT_COSTS_TEXT);
+        weft_gpu_text(&gpu[0], out, WEFT_COSTS_TEXT);
     for (int32_t i = 1; i < n; i++) {
-        gpu_text(&gpu[i], other, sizeof other);
+        weft_gpu_text(&gpu[i], other, sizeof other);
         if (strcmp(out, other) != 0)
             return weft_err_set(err, WEFT_EUNSUPPORTED,
                                 "GPU 0 is '%s' and GPU %d '%s', and measured "

@@ -15,7 +15,7 @@ static int compare(const char *mine, const char *first, struct weft_err *err)
         if (a != b || memcmp(mine, first, a) != 0)
             return weft_err_set(err, WEFT_EINVAL,
                                 "here %.*s, but at rank 0 %.*s; all ranks "
-                                "must read the same",
+                                "must have the same",
                                 (int) a, mine, (int) b, first);
         if (!mine[a])
             return 0;

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "config.h"
 #include "kern/blaslt_cuda.h"
+#include "kern/device_cuda.h"
 #include "kern/kern_cuda.h"
 #include "kern/sum_blocks_cuda.h"
 
@@ -34,7 +35,7 @@ enum { PROOF_STEP = 1 };
 /* ---- The library -------------------------------------------------------- */
 
 #define EACH_FUNCTION(f)                                                     \
-    f(Create) f(Matmul) f(MatmulAlgoConfigGetAttribute)                      \
+    f(Create) f(GetVersion) f(Matmul) f(MatmulAlgoConfigGetAttribute)        \
         f(MatmulAlgoGetHeuristic) f(MatmulDescCreate) f(MatmulDescDestroy)   \
             f(MatmulDescSetAttribute) f(MatmulPreferenceCreate)              \
                 f(MatmulPreferenceDestroy) f(MatmulPreferenceSetAttribute)   \
@@ -105,6 +106,16 @@ static int open_library(struct weft_err *err)
 #else
     return weft_blaslt_open(WEFT_CUBLASLT, WEFT_CUBLASLT_PATH, err);
 #endif
+}
+
+int weft_k_products_version_cuda(int64_t *out, struct weft_err *err)
+{
+    pthread_mutex_lock(&mutex);
+    int rc = lt.Create ? 0 : open_library(err);
+    if (rc == 0)
+        *out = (int64_t) lt.GetVersion();
+    pthread_mutex_unlock(&mutex);
+    return rc;
 }
 
 /* The card's handle. The mutex is held. */

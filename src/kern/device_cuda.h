@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct weft_err;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -35,6 +37,10 @@ int weft_k_devices_cuda(struct weft_k_device *out, int max,
 /* Whether each of the machine's first n devices may use the memory of the
  * others. */
 bool weft_k_devices_reach_cuda(int n);
+
+/* The version of the library that has the products, cublasLtGetVersion(), which
+ * is opened for it. Errors: it cannot be. */
+int weft_k_products_version_cuda(int64_t *out, struct weft_err *err);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "base/err.h"
+
 int weft_k_devices_cuda(struct weft_k_device *out, int max,
                         const char **why_out)
 {
@@ -12,6 +14,12 @@ int weft_k_devices_cuda(struct weft_k_device *out, int max,
     if (why_out)
         *why_out = "built without CUDA";
     return 0;
+}
+
+int weft_k_products_version_cuda(int64_t *out, struct weft_err *err)
+{
+    (void) out;
+    return weft_err_set(err, WEFT_EUNSUPPORTED, "built without CUDA");
 }
 
 bool weft_k_devices_reach_cuda(int n)

@@ -23,7 +23,7 @@ enum {
 
 /* ---- Keys ------------------------------------------------------------- */
 
-enum type { INT, VERSION, DTYPE, ISA };
+enum type { INT, VERSION, GPUS, DTYPE, ISA };
 
 /* The keys, for reading, checking and writing. */
 static const struct key {
@@ -40,6 +40,7 @@ static const struct key {
     {"gradient_groups", INT, AT(gradient_groups), 1, WEFT_MAX_GROUPS},
     {"dtype", DTYPE, AT(dtype), 0, 0},
     {"isa", ISA, AT(isa), 0, 0},
+    {"gpus", GPUS, AT(gpus), 0, 0},
     {"model_dtype", DTYPE, AT(model_dtype), 0, 0},
 #undef AT
 };
@@ -139,12 +140,15 @@ static void add_key(const struct weft_manifest *m, const struct key *key,
                     struct weft_string *t)
 {
     const char *at = (const char *) m + key->offset;
+    if (key->type == GPUS && !*at)
+        return;
     weft_string_addf(t, "%s \"%s\": ", t->n > 2 ? ",\n" : "", key->name);
     switch (key->type) {
     case INT:
         weft_string_addf(t, "%" PRId64, *(const int64_t *) at);
         break;
     case VERSION:
+    case GPUS:
         weft_string_add_json(t, at);
         break;
     case DTYPE:
@@ -263,11 +267,15 @@ static int read_key(const json_t *o, const char *subject,
     if (key->type == INT)
         return weft_json_int(o, subject, key->name, key->low, key->high,
                              (int64_t *) (void *) at, err);
+    if (key->type == GPUS && !json_object_get(o, key->name))
+        return 0;
     int rc = weft_json_string(o, subject, key->name, &word, err);
     if (rc)
         return rc;
-    if (key->type == VERSION) {
-        snprintf(m->weft, sizeof m->weft, "%s", word);
+    if (key->type == VERSION || key->type == GPUS) {
+        bool is_version = key->type == VERSION;
+        snprintf(at, is_version ? sizeof m->weft : sizeof m->gpus, "%s",
+                 word);
         return 0;
     }
     for (int i = 0; i < n_words(key->type); i++)

@@ -2,8 +2,8 @@
 /*
  * A checkpoint's manifest.json: the state of the run, the files of the
  * checkpoint and those that the run has read. It ends in a checksum of itself.
- * Every key is required and checked for type and range, and unknown keys are
- * errors. doc/formats.md describes the keys.
+ * Every key but "gpus" is required, all are checked for type and range, and
+ * unknown keys are errors. doc/formats.md describes the keys.
  */
 #ifndef WEFT_RECORD_MANIFEST_H
 #define WEFT_RECORD_MANIFEST_H
@@ -47,6 +47,7 @@ struct weft_manifest {
     int64_t seed, gradient_groups;
     enum weft_dtype dtype, model_dtype;
     enum weft_isa isa;
+    char gpus[160]; /* their kind and library; "": the run had none */
     size_t n_roles, n_files, n_inputs, n_numbers;
     struct weft_manifest_role *role;
     struct weft_manifest_file *file;

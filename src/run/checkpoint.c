@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "job/gpus.h"
 #include "lm/store.h"
 #include "record/manifest.h"
 #include "run/ahead.h"
@@ -258,6 +259,8 @@ static int set_state(struct weft_trainer *t, struct weft_manifest *m,
     m->dtype = c->numerics.dtype;
     m->model_dtype = folder_dtype(c);
     m->isa = weft_k_isa();
+    if (t->job.n_gpus > 0)
+        rc = weft_gpu_describe(0, m->gpus, err);
     for (int k = 0; (model = changed(t, NULL, k)) != NULL && !rc; k++)
         rc = add_role(t, m, model, err);
     if (!rc && t->settings.refills > 0)
@@ -450,6 +453,19 @@ static int check_gpus(const struct weft_trainer *t, const char *folder,
                         had ? "CPUs" : "GPUs");
 }
 
+/* Says where GPUs are of another kind than those that wrote the checkpoint. */
+static void compare_gpus(const struct weft_trainer *t, const char *folder,
+                         const struct weft_manifest *m)
+{
+    char now[WEFT_GPU_TEXT];
+    if (weft_world_rank() == 0 && t->job.n_gpus > 0 && m->gpus[0]
+        && weft_gpu_describe(0, now, NULL) == 0 && strcmp(now, m->gpus) != 0)
+        weft_warn("'%s' was written with the GPU '%s', this run has '%s': "
+                  "products may round otherwise there, and then the run goes "
+                  "on with other numbers than the first would have had",
+                  folder, m->gpus, now);
+}
+
 /* Checks that everything on which results depend is as it was. */
 static int check_state(const struct weft_trainer *t, const char *folder,
                        const struct weft_manifest *m, struct weft_err *err)
@@ -480,7 +496,11 @@ static int check_state(const struct weft_trainer *t, const char *folder,
         rc = same(folder, "dtype", weft_dtype_name(m->dtype),
                   weft_dtype_name(c->numerics.dtype),
                   "; the numbers would change", err);
-    return rc ? rc : check_isa(folder, m->isa, err);
+    if (!rc)
+        rc = check_isa(folder, m->isa, err);
+    if (!rc)
+        compare_gpus(t, folder, m);
+    return rc;
 }
 
 static int load_kl(struct weft_trainer *t, const struct weft_manifest *m,

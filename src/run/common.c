@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "config/keys.h"
+#include "job/gpus.h"
 #include "job/same.h"
 
 /* Whether a key may differ between machines. (The runtime compares numbers of
@@ -104,6 +105,21 @@ static int add_prompts(const struct weft_trainer *t, struct weft_string *out,
     return 0;
 }
 
+/* The kind of a rank's GPUs, and the library of their products. */
+static int add_gpus(const struct weft_config *c, struct weft_string *out,
+                    struct weft_err *err)
+{
+    char text[WEFT_GPU_TEXT];
+    int32_t n, first;
+    int rc = weft_run_gpus(c, &n, &first, err);
+    if (rc || n == 0 || !c->numerics.exact)
+        return rc;
+    rc = weft_gpu_describe(first, text, err);
+    if (!rc)
+        weft_string_addf(out, "the GPU is '%s'\n", text);
+    return rc;
+}
+
 static int describe(const struct weft_trainer *t, struct weft_string *out,
                     struct weft_err *err)
 {
@@ -114,6 +130,8 @@ static int describe(const struct weft_trainer *t, struct weft_string *out,
     int rc = add_plans(c, out, err);
     if (!rc)
         rc = add_prompts(t, out, err);
+    if (!rc)
+        rc = add_gpus(c, out, err);
     return rc ? rc : weft_string_check(out, "the configuration", err);
 }
 

@@ -40,6 +40,12 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+size_t cublasLtGetVersion(void)
+{
+    const char *version = getenv("WEFT_CARDS_CUBLASLT");
+    return version ? strtoul(version, NULL, 10) : 130000;
+}
+
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
                                         cublasComputeType_t, cudaDataType_t)
 {

@@ -40,6 +40,17 @@ refused WEFT_CARDS=2 "'runtime.gpus' is 3, but this machine has 2" \
     runtime.gpus=3
 refused WEFT_CARDS_CAPABILITY=7.5 \
     "has compute capability 7.5, and Weft's kernels need 8.0 or later; $cpus"
+card="Emulated card, compute capability"
+unlike="WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0"
+two_kinds="GPU 0 is '$card 9.0' and GPU 1 '$card 8.0', whose products may round \
+otherwise: set"
+refused "$unlike" "$two_kinds runtime.gpus to use only the first 1, or set \
+CUDA_VISIBLE_DEVICES to those of one kind"
+# shellcheck disable=SC2086
+env $unlike "$weft" generate "$quick/model" --prompt 1 --devices gpu \
+    >out 2>err && fail "generate on two kinds of GPU"
+grep -qF "$two_kinds --gpus to use only the first 1" err ||
+    fail "generate on two kinds of GPU"
 
 "$weft" generate "$quick/model" --prompt 1 --devices gpu --gpus 3 >out 2>err &&
     fail "3 GPUs"
@@ -158,7 +169,6 @@ grep -q '"host": [1-9]' gpu.json || fail "profile: no rate to host memory"
 grep -q '"inside": [1-9]' gpu.json || fail "profile: no rate between GPUs"
 profile 0 "every task" WEFT_CARDS=2 $gpu --check gpu.json
 profile 0 "1 device: " "" runtime.devices=1 --limit 1 -o cpu.json
-card="Emulated card, compute capability"
 profile 1 "'gpu.json' was measured with device '$card 9.0', and here it is \
 'CPU'; run weft profile again" "" --check gpu.json
 profile 1 "with device 'CPU', and here it is '$card 9.0'" "" $gpu \
@@ -167,9 +177,9 @@ profile 1 "'$card 9.0', and here it is '$card 8.0'" \
     WEFT_CARDS_CAPABILITY=8.0 $gpu --check gpu.json
 profile 1 "GPU 0 is '$card 9.0' and GPU 1 '$card 8.0', and measured costs are \
 of one kind of GPU; set runtime.gpus to use only the first 1" \
-    "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" $gpu --check gpu.json
-profile 0 "$all" "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" $gpu \
-    runtime.gpus=1 --check gpu.json
+    "$unlike" $gpu numerics.exact=false --check gpu.json
+profile 1 "$two_kinds" "$unlike" $gpu --check gpu.json
+profile 0 "$all" "$unlike" $gpu runtime.gpus=1 --check gpu.json
 profile 1 "no GPU here: no CUDA driver; $cpus" WEFT_CARDS=none $gpu
 
 # Ranks that share a GPU have their part of it, of its memory, and of those GPUs
@@ -192,7 +202,7 @@ if command -v on_ranks >/dev/null; then
     shared 1 "WEFT_CARDS=1 WEFT_CARDS_MEMORY=128" big plan=auto
     grep -q "no plan fits: .* GiB of device [0-9]*, which has 0.06" err ||
         fail "half of a GPU's memory"
-    shared 0 "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" small runtime.gpus=1
+    shared 0 "$unlike" small runtime.gpus=1
 fi
 
 # What does not fit says what would help.

@@ -144,6 +144,13 @@ machine: start a multiple of 4 here" out || fail "2 ranks of 4 for a card"
     grep -qF "4 ranks share this machine, which has 1 GPU, and \
 'runtime.ranks_per_gpu' is 2: start at most 2 here" out ||
         fail "4 ranks for 1 card"
+    # shellcheck disable=SC2016
+    WEFT_CARDS=2 on_ranks 2 sh -c '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 0 ] ||
+        export WEFT_CARDS_CUBLASLT=130100; exec "$@"' - \
+        "$weft" train -q "$quick/sft.yaml" run_dir=run \
+        model.actor="$dir/tied" runtime.devices=gpu >out 2>&1
+    grep -qF "cuBLASLt 130100', but at rank 0 the GPU is 'Emulated card" out ||
+        fail "two libraries"
     [ ! -e run ] || fail "a run directory"
     on=
 else
@@ -158,6 +165,21 @@ on_gpus="numerics.dtype=f32 runtime.devices=gpu"
     WEFT_CARDS=4 train resumed tied $on_gpus layout=dp2tp2pp1,zero=1 &&
         same cpu-f32 resumed
 }
+# On a GPU of another kind, or with another library, it says so.
+for other in CAPABILITY=8.0 CUBLASLT=130100; do
+    cp -r resumed other
+    # shellcheck disable=SC2086
+    env WEFT_CARDS_$other "$weft" train -q "$quick/sft.yaml" \
+        model.actor="$dir/tied" run_dir=other train.batch=4 iterations=3 \
+        actor.schedule=constant numerics.tensor_blocks=2 $on_gpus >out 2>&1 ||
+        fail "to another $other: status"
+    grep -F "was written with the GPU 'Emulated card, compute capability 9.0, \
+cuBLASLt 130000', this run has 'Emulated card, compute capability" out |
+        grep -q "$(echo "$other" | sed 's/CAP.*=/capability /
+            s/.*=/cuBLASLt /').*: products may round otherwise there" ||
+        fail "to another $other"
+    rm -rf other
+done
 "$weft" train -q "$quick/sft.yaml" model.actor="$dir/tied" run_dir=resumed \
     iterations=3 train.batch=4 actor.schedule=constant numerics.dtype=f32 \
     numerics.tensor_blocks=2 >out 2>&1 && fail "to CPUs"

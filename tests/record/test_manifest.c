@@ -53,7 +53,8 @@ static const struct weft_manifest made = {.format = WEFT_MANIFEST_FORMAT,
                                           .gradient_groups = WEFT_MAX_GROUPS,
                                           .dtype = WEFT_BF16,
                                           .model_dtype = WEFT_F32,
-                                          .isa = WEFT_ISA_AVX2};
+                                          .isa = WEFT_ISA_AVX2,
+                                          .gpus = "a \"GPU\", 9.0"};
 
 static void test_manifest_make(void)
 {
@@ -97,6 +98,7 @@ static void test_manifest_round_trip(void)
     CHECK_INT(m.dtype, WEFT_BF16);
     CHECK_INT(m.model_dtype, WEFT_F32);
     CHECK_INT(m.isa, WEFT_ISA_AVX2);
+    CHECK_STR(m.gpus, made.gpus);
     REQUIRE(m.n_files == 2 && m.n_inputs == 1);
     CHECK_STR(m.file[1].name, names[1]);
     CHECK_INT(m.file[0].hash.n_bytes, 15);
@@ -230,6 +232,8 @@ static void test_manifest_keys(void)
             refused(from, to, key[i][0]);
         }
     }
+    snprintf(from, sizeof from, " \"gpus\": \"a \\\"GPU\\\", 9.0\",\n");
+    refused(from, " \"gpus\": 9,\n", "gpus"); /* may be missing */
     refused(" \"iteration\": 12", " \"iteration\": 13",
             "'iteration' is 13, but the folder's name says 12");
     refused(" \"iteration\": 12", " \"iteration\": 12,\n \"iteration\": 12",

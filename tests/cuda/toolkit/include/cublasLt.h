@@ -54,6 +54,8 @@ typedef struct {
 } cublasLtMatmulHeuristicResult_t;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out);
+/* 130000, or WEFT_CARDS_CUBLASLT. */
+size_t cublasLtGetVersion(void);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
                                         cublasComputeType_t compute,
                                         cudaDataType_t scale);

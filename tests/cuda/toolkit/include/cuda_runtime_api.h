@@ -15,6 +15,7 @@
  *   WEFT_CARDS_MEMORY      of each, in MiB (1024)
  *   WEFT_CARDS_CAPABILITY  their compute capability (9.0)
  *   WEFT_CARDS_PEER        0: cards cannot access one another's memory
+ *   WEFT_CARDS_CUBLASLT    the version of cuBLASLt
  *   WEFT_CARDS_SUMS        own: products have an order of sums that is not the
  *                          CPU's (cublasLt.h)
  *   WEFT_CARDS_REFUSED     the launch behind so many others is refused
