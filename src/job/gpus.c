@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "kern/device_cuda.h"
 #include "rt/graph.h"
 
@@ -163,4 +164,19 @@ int weft_run_gpus(const struct weft_config *config, int32_t *out,
             "runtime.devices", "runtime.gpus", "runtime.devices=0",
             !config->numerics.exact},
         out, first_out, err);
+}
+
+void weft_gpus_tell_unused(const struct weft_config *config)
+{
+    struct weft_k_device device[WEFT_MAX_DEVICES];
+    char text[WEFT_GPU_TEXT];
+    if (config->runtime.devices != 0 || !weft_rt_has_cuda()
+        || weft_k_devices_cuda(device, WEFT_MAX_DEVICES, NULL) == 0
+        || device[0].major < WEFT_K_CUDA_MAJOR)
+        return;
+    weft_gpu_text(&device[0], text, sizeof text);
+    weft_info(
+        "this run is on CPU devices; runtime.devices=gpu gives it the GPUs "
+        "of this machine (%s)",
+        text);
 }

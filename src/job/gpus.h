@@ -28,6 +28,10 @@ int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
 int weft_run_gpus(const struct weft_config *config, int32_t *out,
                   int32_t *first_out, struct weft_err *err);
 
+/* Says that this machine has a GPU that the run could have as a device, if it
+ * has none and its CPU devices were not counted. */
+void weft_gpus_tell_unused(const struct weft_config *config);
+
 enum { WEFT_GPU_TEXT = 160 };
 struct weft_k_device;
 /* Name and compute capability: GPUs of one kind have the same. */

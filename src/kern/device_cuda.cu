@@ -27,14 +27,20 @@ static int fill(struct weft_k_device *d, int device)
     return 0;
 }
 
-/* A version is 1000 * major + 10 * minor; the driver's is the newest CUDA that
- * it serves, or 0. */
+extern "C" void weft_k_versions_cuda(int *driver_out, int *build_out)
+{
+    *driver_out = *build_out = 0;
+    if (cudaDriverGetVersion(driver_out) != cudaSuccess
+        || cudaRuntimeGetVersion(build_out) != cudaSuccess)
+        *driver_out = 0;
+}
+
 static const char *why_driver(void)
 {
     static char text[96];
-    int driver = 0, runtime = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess
-        || cudaRuntimeGetVersion(&runtime) != cudaSuccess || driver == 0)
+    int driver, runtime;
+    weft_k_versions_cuda(&driver, &runtime);
+    if (driver == 0)
         return "no CUDA driver";
     snprintf(text, sizeof text,
              "the driver serves CUDA %d.%d, and this build needs %d.%d",
@@ -66,6 +72,16 @@ extern "C" int weft_k_devices_cuda(struct weft_k_device *out, int max,
     if (why_out)
         *why_out = n > 0 ? NULL : why ? why : "no CUDA device";
     return n;
+}
+
+extern "C" int64_t weft_k_device_free_cuda(int device)
+{
+    size_t free_bytes = 0, total_bytes;
+    if (cudaSetDevice(device) != cudaSuccess
+        || cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+        free_bytes = 0;
+    (void) cudaGetLastError();
+    return (int64_t) free_bytes;
 }
 
 extern "C" bool weft_k_devices_reach_cuda(int n)

@@ -34,6 +34,14 @@ struct weft_k_device {
 int weft_k_devices_cuda(struct weft_k_device *out, int max,
                         const char **why_out);
 
+/* The newest CUDA that the driver serves, and that of this build: 1000 * major
+ * + 10 * minor; 0: none. */
+void weft_k_versions_cuda(int *driver_out, int *build_out);
+
+/* Free bytes of a device's memory, without what CUDA itself takes for this
+ * process, which keeps it (some 100 MiB); 0: unknown. */
+int64_t weft_k_device_free_cuda(int device);
+
 /* Whether each of the machine's first n devices may use the memory of the
  * others. */
 bool weft_k_devices_reach_cuda(int n);

@@ -22,6 +22,17 @@ int weft_k_products_version_cuda(int64_t *out, struct weft_err *err)
     return weft_err_set(err, WEFT_EUNSUPPORTED, "built without CUDA");
 }
 
+void weft_k_versions_cuda(int *driver_out, int *build_out)
+{
+    *driver_out = *build_out = 0;
+}
+
+int64_t weft_k_device_free_cuda(int device)
+{
+    (void) device;
+    return 0;
+}
+
 bool weft_k_devices_reach_cuda(int n)
 {
     (void) n;

@@ -31,7 +31,11 @@ static const struct {
 struct facts {
     struct weft_topology machine;
     struct weft_k_device device[MAX_DEVICES];
+    int64_t device_free_bytes[MAX_DEVICES];
     int n_devices;
+    int driver, build; /* their CUDA */
+    int64_t cublaslt;  /* its version; 0: cublaslt_err */
+    struct weft_err cublaslt_err;
     bool devices_reach; /* one another's memory */
     const char *why_none;
     enum weft_isa best, chosen;
@@ -43,6 +47,11 @@ static int collect(struct facts *f, struct weft_err *err)
     *f = (struct facts){.best = weft_k_isa_detect()};
     f->n_devices = weft_k_devices_cuda(f->device, MAX_DEVICES, &f->why_none);
     f->devices_reach = weft_k_devices_reach_cuda(f->n_devices);
+    weft_k_versions_cuda(&f->driver, &f->build);
+    for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++)
+        f->device_free_bytes[i] = weft_k_device_free_cuda(i);
+    if (f->n_devices > 0)
+        (void) weft_k_products_version_cuda(&f->cublaslt, &f->cublaslt_err);
     f->chosen = f->best;
     if (weft_k_init(NULL, &f->isa_err) == 0)
         f->chosen = weft_k_isa();
@@ -107,12 +116,38 @@ static const char *why_not(const struct weft_k_device *d)
                                : NULL;
 }
 
+/* Whether a graph can be a loop: CUDA has such nodes from 12.4 on. */
+static bool has_loops(const struct facts *f)
+{
+    return f->driver >= 12040 && f->build >= 12040;
+}
+
+static void text_cuda(const struct facts *f, struct weft_string *out)
+{
+    weft_string_addf(
+        out,
+        "  %-12s serves CUDA %d.%d; this build has %d.%d\n"
+        "  %-12s %s\n  %-12s ",
+        "driver", f->driver / 1000, f->driver % 1000 / 10, f->build / 1000,
+        f->build % 1000 / 10, "graphs",
+        has_loops(f) ? "can loop: a chunk of decode steps is one launch"
+                     : "cannot loop before CUDA 12.4: each decode step is "
+                       "a launch",
+        "products");
+    if (f->cublaslt > 0)
+        weft_string_addf(out, "cuBLASLt %lld\n", (long long) f->cublaslt);
+    else
+        weft_string_addf(out, "none: %s\n", f->cublaslt_err.text);
+}
+
 static void text_devices(const struct facts *f, struct weft_string *out)
 {
     weft_string_add(out, "\nCUDA devices\n");
     if (f->n_devices == 0)
         weft_string_addf(out, "  none: %s\n",
                          f->why_none ? f->why_none : "no reason given");
+    else
+        text_cuda(f, out);
     for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++) {
         const struct weft_k_device *d = &f->device[i];
         weft_string_addf(out,
@@ -121,6 +156,8 @@ static void text_devices(const struct facts *f, struct weft_string *out)
                          i, d->name, d->major, d->minor,
                          d->n_multiprocessors);
         add_bytes(out, d->memory_bytes);
+        weft_string_add(out, ", free ");
+        add_bytes(out, f->device_free_bytes[i]);
         weft_string_addf(out, "; %s\n", why_not(d) ? why_not(d) : "usable");
     }
     if (f->n_devices > 1)
@@ -206,10 +243,12 @@ static void json_devices(const struct facts *f, struct weft_string *out)
         weft_string_add(out, i > 0 ? ", {" : "{");
         add_key(out, "name", d->name);
         weft_string_addf(out,
-                         ", \"memory_bytes\": %lld, \"compute_capability\": "
-                         "\"%d.%d\", \"multiprocessors\": %d, ",
-                         (long long) d->memory_bytes, d->major, d->minor,
-                         d->n_multiprocessors);
+                         ", \"memory_bytes\": %lld, \"free_bytes\": %lld, "
+                         "\"compute_capability\": \"%d.%d\", "
+                         "\"multiprocessors\": %d, ",
+                         (long long) d->memory_bytes,
+                         (long long) f->device_free_bytes[i], d->major,
+                         d->minor, d->n_multiprocessors);
         add_key(out, "why_not", why_not(d));
         weft_string_add(out, "}");
     }
@@ -217,6 +256,13 @@ static void json_devices(const struct facts *f, struct weft_string *out)
                      f->n_devices > 1 && f->devices_reach ? "true" : "false");
     add_key(out, "cuda_devices_why_none",
             f->n_devices == 0 ? f->why_none : NULL);
+    weft_string_addf(out,
+                     ", \"cuda_driver\": %d, \"cuda_build\": %d, "
+                     "\"cuda_graph_loops\": %s, \"cublaslt\": %lld, ",
+                     f->driver, f->build, has_loops(f) ? "true" : "false",
+                     (long long) f->cublaslt);
+    add_key(out, "cublaslt_error",
+            f->cublaslt_err.code ? f->cublaslt_err.text : NULL);
 }
 
 static void add_json(const struct facts *f, struct weft_string *out)

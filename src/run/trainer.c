@@ -148,6 +148,8 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                               err);
     if (rc)
         return rc;
+    if (weft_world_rank() == 0)
+        weft_gpus_tell_unused(c);
     bool on_gpus = c->runtime.devices == WEFT_ON_GPUS;
     struct weft_context_options options = {
         .isa = c->numerics.isa,

@@ -236,10 +236,32 @@ info() # VARIABLES 'line'
     grep -qF -- "$2" out || fail "info $1: not '$2'"
 }
 info WEFT_CARDS=none "none: no CUDA driver"
-info "WEFT_CARDS=2 WEFT_CARDS_MEMORY=2048" \
-    "1: Emulated card, compute capability 9.0, 1 multiprocessors, 2 GiB; usable"
+info "WEFT_CARDS=2 WEFT_CARDS_MEMORY=2048" "1: Emulated card, compute \
+capability 9.0, 1 multiprocessors, 2 GiB, free 2 GiB; usable"
+info WEFT_CARDS=1 "serves CUDA 13.0; this build has 13.0"
+info WEFT_CARDS=1 "can loop: a chunk of decode steps is one launch"
+info WEFT_CARDS_CUBLASLT=130100 "products     cuBLASLt 130100"
 info WEFT_CARDS=2 "  each may use the others' memory: a tp group decodes a step"
 info "WEFT_CARDS=2 WEFT_CARDS_PEER=0" \
     "  not each may use the others' memory: a tp group decodes by tasks"
 info WEFT_CARDS_CAPABILITY=7.5 "too old: Weft's kernels need compute capability 8.0"
+
+# A run on CPU devices by default says that it could have a GPU.
+told() # N VARIABLES words: N lines say so
+{
+    n=$1 variables=$2
+    shift 2
+    # shellcheck disable=SC2086
+    env $variables "$weft" train "$quick/sft.yaml" model.actor="$dir/small" \
+        run_dir=run iterations=1 train.batch=4 "$@" >out 2>err ||
+        fail "$variables $*: status"
+    [ "$(grep -cF "runtime.devices=gpu gives it the GPUs of this machine \
+($card" err)" = "$n" ] || fail "$variables $*: not $n times"
+    rm -rf run
+}
+told 1 WEFT_CARDS=2
+told 0 WEFT_CARDS=2 runtime.devices=1
+told 0 WEFT_CARDS=2 runtime.devices=gpu
+told 0 WEFT_CARDS=none
+told 0 WEFT_CARDS_CAPABILITY=7.5
 exit "$failed"

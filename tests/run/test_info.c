@@ -39,6 +39,8 @@ static void test_info_json(void)
     CHECK(json_integer_value(json_object_get(m, "memory_bytes")) > 1 << 20);
     CHECK(json_array_size(json_object_get(m, "numa_bytes")) >= 1);
     CHECK(json_is_array(json_object_get(o, "cuda_devices")));
+    CHECK(json_is_boolean(json_object_get(o, "cuda_graph_loops")));
+    CHECK(json_is_integer(json_object_get(o, "cublaslt")));
     json_t *k = json_object_get(o, "kernels");
     CHECK_STR(word(k, "best"), weft_k_isa_name(weft_k_isa_detect()));
     CHECK_STR(word(k, "chosen"), word(k, "best"));
