@@ -80,11 +80,11 @@ static void test_environment(void)
                {"STARPU_NCPU", "1", "(runtime.devices)"},
                {"STARPU_NCPUS", "1", "(runtime.devices)"},
                {"STARPU_RESERVE_NCPU", "1", "(runtime.devices)"},
-               {"STARPU_NCUDA", "1", "CPU devices"},
+               {"STARPU_NCUDA", "1", "runtime.gpus"},
                {"STARPU_NWORKER_PER_CUDA", "2", "one device"},
-               {"STARPU_LIMIT_CUDA_MEM", "100", "CPU devices"},
+               {"STARPU_LIMIT_CUDA_MEM", "100", "runtime.gpu_memory_gib"},
                {"STARPU_DISABLE_PINNING", "1", "the host's memory"},
-               {"STARPU_NOPENCL", "1", "CPU devices"},
+               {"STARPU_NOPENCL", "1", "CUDA's GPUs"},
                {"STARPU_LIMIT_CPU_MEM", "100", "runtime.memory_limit_gib"}};
     struct weft_err err;
     struct weft_rt *rt;
