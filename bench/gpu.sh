@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make bench-gpu`: bench/gpu; then runs of a tiny model, whose results are
-# compared; then the training step and prefill by PyTorch and Transformers, and
-# log-probs of a random model, where PYTHON (python3) can import them and they
-# see the card; then a step of SFT by `weft train` beside the same kernels in
-# bench/gpu's loop, iterations of PPO of 1.5B, GRPO also by TRL; then all kernels
-# under compute-sanitizer; and at last the name of what was not measured, with
-# the reason. Each part is ended after WEFT_BENCH_LIMIT_S seconds (300), and the
+# compared; then log-probs beside those of Transformers in files; then the
+# training step and prefill by PyTorch and Transformers, and log-probs of a
+# random model, where PYTHON (python3) can import them and they see the card;
+# then a step of SFT by `weft train` beside the same kernels in bench/gpu's
+# loop, iterations of PPO of 1.5B, GRPO also by TRL; then all kernels under
+# compute-sanitizer; and at last the name of what was not measured, with the
+# reason. Each part is ended after WEFT_BENCH_LIMIT_S seconds (300), and the
 # rest goes on, until WEFT_BENCH_TOTAL_S seconds (600) have passed since
-# WEFT_BENCH_BEGUN (now; for make when it began to build), in seconds since 1970.
-# The status is 1 if a part has failed, or results differ. Models of a few GB are
-# made under TMPDIR.
+# WEFT_BENCH_BEGUN (now; for make when it began to build), in seconds since
+# 1970. The status is 1 if a part has failed, or results differ. Models of a
+# few GB are made under TMPDIR.
 # Options are bench/gpu's; with --shape only what belongs to that shape.
 set -u
 bench=$WEFT_BUILDDIR/bench/gpu
@@ -281,6 +282,43 @@ logprobs() # SHAPE DEVICE
     rm -rf "$dir/scored"
 }
 
+# Log-probs of small models of each family beside those that Transformers gave on
+# a CPU, in files: family, limits : ends : prompt : response : its log-probs.
+goldens()
+{
+    folder=$WEFT_SRCDIR/tests/data/golden
+    for family in llama mistral qwen2 qwen3; do
+        grep "^$family " "$folder/greedy.txt" >"$dir/golden"
+        awk -F' : ' '{ tokens = $3 " " $4; gsub(/ /, ", ", tokens)
+            print "{\"tokens\": [" tokens "]}" }' "$dir/golden" \
+            >"$dir/texts.jsonl"
+        limited "$weft" score "$folder/$family" --data "$dir/texts.jsonl" \
+            --devices gpu --gpus 1 --dtype f32 -o "$dir/scores.jsonl" \
+            >"$dir/log" 2>&1 || {
+            broken "log-probs of Transformers' files, $family"
+            continue
+        }
+        awk -F' : ' -v scores="$dir/scores.jsonl" '{
+                if ((getline line <scores) != 1) exit 1
+                sub(/.*"logprobs": \[/, "", line)
+                n = split(line, ours, /[],]+ */) - 1 # behind it: "}"
+                m = split($5, theirs, / /)
+                for (i = 1; i <= m; i++) {
+                    d = ours[n - m + i] - theirs[i]
+                    if (d < 0) d = -d
+                    if (d > most) most = d
+                    k++
+                }
+            }
+            END {
+                printf "%d log-probs in f32: %.1e, allowed 1e-5\n", k, most
+                exit !(k > 0 && most <= 1e-5)
+            }' "$dir/golden" >"$dir/log"
+        verdict "log-probs of Transformers' files, $family" $?
+        sed -n "s/^\([0-9]* log-probs.*\)/  $family: \1/p" "$dir/log"
+    done
+}
+
 # ---- The same results -------------------------------------------------------
 
 verdict() # WHAT STATUS
@@ -392,13 +430,14 @@ beside()
             "$(awk "BEGIN { print 100 * $theirs / $ours }")" '>=120'
     done <"$dir/shapes"
 }
+goldens
 if imports 'import sys, torch, transformers
 assert sys.argv[1] == "cpu" or torch.cuda.is_available()' "$device"; then
     beside
     logprobs small "$device"
 else
-    absent "log-probs beside Transformers" "as PyTorch; make check compares \
-goldens on CPU devices, and tests/kern/card_* kernels with CPUs"
+    absent "log-probs beside Transformers, of random weights" "as PyTorch; the \
+files of Transformers are compared"
     absent "PyTorch's training step and prefill" "$python has no PyTorch with \
 Transformers that sees this GPU (PYTHON=... for another)$left_out"
 fi

@@ -14,7 +14,8 @@ for what in 'training step, 2 layers, 32 tokens' 'decode, batch 3' \
     "PyTorch's training step and prefill: false has no PyTorch" \
     'compute-sanitizer: there is none' "TRL's GRPO (bar: 3 times as fast): false has no TRL" \
     'a peer of the PPO iteration: TRL has no PPO' \
-    'log-probs beside Transformers: as PyTorch'; do
+    "log-probs of Transformers' files, llama" \
+    'log-probs beside Transformers, of random weights: as PyTorch'; do
     grep -qF "$what" bench-gpu.txt || { echo "FAIL: no '$what'"; failed=1; }
 done
 if [ -n "${WEFT_MPIEXEC:-}" ]; then
@@ -45,6 +46,7 @@ WEFT_BENCH_BEGUN=1 PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" \
     --shape tiny --seconds 0 >bench-gpu.txt 2>/dev/null
 [ $? = 1 ] || { echo "FAIL: status with no time left"; failed=1; }
 for what in 'the rows that bench/gpu had left' 'the same results of small' \
+    "log-probs of Transformers' files, qwen3" \
     'whole tiny with offloaded optimizer state' 'ppo of tiny' \
     "PyTorch's training step and prefill: false has no PyTorch with \
 Transformers that sees this GPU (PYTHON=... for another)"; do
