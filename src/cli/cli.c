@@ -286,6 +286,8 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
 
 volatile sig_atomic_t weft_cli_stop;
 static const char *stop_line;
+static const int stop_signal[] = {SIGINT, SIGTERM, SIGUSR1};
+static struct sigaction before_stop[WEFT_COUNT(stop_signal)];
 
 int weft_cli_stop_status(int signal_number)
 {
@@ -307,9 +309,14 @@ static void on_stop(int signal_number)
 
 void weft_cli_catch_stop(const char *line)
 {
-    struct sigaction act = {.sa_handler = on_stop};
+    const struct sigaction act = {.sa_handler = on_stop};
     stop_line = line;
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGUSR1, &act, NULL);
+    for (size_t i = 0; i < WEFT_COUNT(stop_signal); i++)
+        sigaction(stop_signal[i], &act, &before_stop[i]);
+}
+
+void weft_cli_leave_stop(void)
+{
+    for (size_t i = 0; i < WEFT_COUNT(stop_signal); i++)
+        sigaction(stop_signal[i], &before_stop[i], NULL);
 }

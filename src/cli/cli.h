@@ -77,6 +77,8 @@ int weft_cli_finish(const char *verb);
  * and batch systems send it ahead of the end. A second signal ends the process
  * at once, with the status that a shell gives to that signal. */
 void weft_cli_catch_stop(const char *line);
+/* From here on these signals do what they did before that. */
+void weft_cli_leave_stop(void);
 extern volatile sig_atomic_t weft_cli_stop; /* 0: nobody asked */
 
 /* The status of a command that such a signal stopped: 130 for SIGINT, 143 for

@@ -16,6 +16,7 @@
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "job/trace.h"
+#include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 
@@ -32,8 +33,9 @@ const char weft_help_train[] =
     "stopped.\n"
     "\n"
     "A first Ctrl-C ends after the iteration, with a checkpoint and status\n"
-    "130 (143 for SIGTERM); a second one at once. Ranks are stopped so by\n"
-    "SIGUSR1 to mpirun, which kills them two seconds after Ctrl-C.\n"
+    "130 (143 for SIGTERM), or ends the search of plan: auto and leaves\n"
+    "nothing; a second one at once. Ranks are stopped so by SIGUSR1 to\n"
+    "mpirun, which kills them two seconds after Ctrl-C.\n"
     "\n"
     "The run directory holds config.yaml, metrics.jsonl, samples/,\n"
     "checkpoints/ (Hugging Face folders), report.html and, with trace: "
@@ -175,6 +177,23 @@ static int summary(const struct weft_config *config, double seconds,
     return rc;
 }
 
+static void search(bool begins)
+{
+    if (!begins) {
+        weft_cli_leave_stop();
+        return;
+    }
+    weft_cli_catch_stop(weft_world_rank() == 0
+                            ? "weft: stops; the next signal ends it at once\n"
+                            : NULL);
+}
+
+static bool wants_stop(void *ctx)
+{
+    (void) ctx;
+    return weft_cli_stop != 0;
+}
+
 /* stopped_by_out: the signal that ended it early, or 0; the same on all ranks,
  * although one rank may see a signal an iteration earlier than others. */
 static int train(const char *file, int n_override,
@@ -182,11 +201,16 @@ static int train(const char *file, int n_override,
                  const struct weft_config *config, int *stopped_by_out,
                  struct weft_err *err)
 {
+    const struct weft_trainer_opening opening = {.searches = search,
+                                                 .stop = wants_stop};
     struct weft_trainer *trainer = NULL;
     struct weft_progress *progress = NULL;
     int stopped_by = 0;
     double start = weft_clock_s();
-    int rc = weft_trainer_open(file, n_override, override, &trainer, err);
+    int rc = weft_trainer_open_with(file, n_override, override, &opening,
+                                    &trainer, err);
+    if (rc == WEFT_EINTERRUPTED)
+        *stopped_by_out = (int) weft_world_max(weft_cli_stop);
     if (rc)
         return rc;
     if (!quiet && weft_world_rank() == 0)
@@ -271,7 +295,7 @@ int weft_cmd_train(int argc, char **argv)
                                         : WEFT_EXIT_FAILED;
     else
         status = weft_cli_finish("train");
-    if (!status && stopped_by)
+    if (stopped_by && (!status || rc == WEFT_EINTERRUPTED))
         status = weft_cli_stop_status(stopped_by);
     weft_world_close();
     return status;

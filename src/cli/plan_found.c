@@ -35,7 +35,7 @@ void weft_cli_tell(const struct weft_cli_plan_options *o, const char *what)
 }
 
 /* Tells somebody who watches a line now and then, where it takes long. */
-static void tell_progress(int32_t done, int32_t of)
+static void tell_part(int32_t done, int32_t of, const char *what)
 {
     static double told_s;
     double now_s = weft_clock_s();
@@ -44,7 +44,22 @@ static void tell_progress(int32_t done, int32_t of)
     if (now_s < told_s + 2 || !isatty(STDERR_FILENO))
         return;
     told_s = now_s;
-    weft_info("%d of %d simulated", (int) done, (int) of);
+    weft_info("%d of %d %s", (int) done, (int) of, what);
+}
+
+static void tell_progress(int32_t done, int32_t of)
+{
+    tell_part(done, of, "simulated");
+}
+
+static void tell_search(enum weft_find_stage stage, int32_t done, int32_t of)
+{
+    if (stage == WEFT_FIND_SEARCHES)
+        weft_info("%d layouts priced; the search begins", (int) done);
+    else if (stage == WEFT_FIND_PRICES)
+        tell_part(done, of, "layouts priced, at most");
+    else
+        tell_part(done, of, "finalists simulated");
 }
 
 static int print_comparison(const struct weft_cli_plan_options *o,
@@ -345,6 +360,7 @@ static void catch_stop(void)
 {
     weft_cli_catch_stop("\nweft: the best plan so far follows; again to end "
                         "at once\n");
+    weft_info("prices layouts of calls; Ctrl-C takes the best plan so far");
 }
 
 /* The configuration is one of a run that searches: its layout says what may not
@@ -379,7 +395,7 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
         s = searches(o, &s, config, &needs.plan);
         by_gangs = s.gangs;
         struct weft_find find = find_of(o, &s, &limit);
-        find.progress = tell_progress;
+        find.progress = tell_search;
         weft_plan_release(out);
         catch_stop();
         rc = weft_run_find(config, &needs.plan, &find, out, &found, err);

@@ -374,16 +374,17 @@ int weft_trainer_predict(const struct weft_config *config,
     return rc;
 }
 
-int weft_trainer_open_logged(const char *config, int n_override,
-                             const char *const *override,
-                             struct weft_recording *log,
-                             struct weft_trainer **out, struct weft_err *err)
+int weft_trainer_open_with(const char *config, int n_override,
+                           const char *const *override,
+                           const struct weft_trainer_opening *opening,
+                           struct weft_trainer **out, struct weft_err *err)
 {
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     t->order_epoch = -1;
-    t->log = log;
+    t->opening = opening;
+    t->log = opening->log;
     int rc = weft_run_config_read(config, n_override, override, &t->config,
                                   err);
     if (!rc && t->config.data.prompt_tokens > 0)
@@ -400,6 +401,7 @@ int weft_trainer_open_logged(const char *config, int n_override,
         weft_trainer_close(t);
         return rc;
     }
+    t->opening = NULL;
     *out = t;
     return 0;
 }
@@ -408,8 +410,9 @@ int weft_trainer_open(const char *config, int n_override,
                       const char *const *override, struct weft_trainer **out,
                       struct weft_err *err)
 {
-    return weft_trainer_open_logged(config, n_override, override, NULL, out,
-                                    err);
+    const struct weft_trainer_opening alone = {.log = NULL};
+    return weft_trainer_open_with(config, n_override, override, &alone, out,
+                                  err);
 }
 
 /* Writes trace/trace.json if the run asks for it; an error is only logged. */

@@ -94,6 +94,7 @@ struct weft_trainer {
     uint32_t *order;      /* permutation of the prompts ... */
     int64_t order_epoch;  /* ... of this epoch; -1: none yet */
 
+    const struct weft_trainer_opening *opening; /* while it opens */
     struct weft_recording
         *log;   /* notes what is inserted; NULL: nobody asks */
     bool gangs; /* its memory is counted by instructions of tp groups */
@@ -150,12 +151,25 @@ int weft_trainer_predict(const struct weft_config *config,
                          int64_t most_bytes, struct weft_plan *plan,
                          struct weft_err *err);
 
-/* weft_trainer_open() of a run that notes beside running what this rank
- * inserts. `log` is the caller's, who reads it after closing. */
-int weft_trainer_open_logged(const char *config, int n_override,
-                             const char *const *override,
-                             struct weft_recording *log,
-                             struct weft_trainer **out, struct weft_err *err);
+/* What a run has to do with others while it opens; all may be NULL. */
+struct weft_trainer_opening {
+    struct weft_recording
+        *log; /* notes beside running what this rank inserts;
+                                   read it after closing */
+    /* told on all ranks that rank 0 searches for a plan (plan: auto), and that
+     * it has ended */
+    void (*searches)(bool begins);
+    bool (*stop)(
+        void *ctx); /* asked meanwhile, of rank 0, whether to give up */
+    void *ctx;
+};
+
+/* weft_trainer_open() with these, which are the caller's. Errors: those of it;
+ * WEFT_EINTERRUPTED where `stop` said so. */
+int weft_trainer_open_with(const char *config, int n_override,
+                           const char *const *override,
+                           const struct weft_trainer_opening *opening,
+                           struct weft_trainer **out, struct weft_err *err);
 
 /* The tiles of models, generation and state, and the schedules' order: needs
  * a runtime, layouts and prompts. Release also after an error. */

@@ -24,6 +24,7 @@ refused()
     "$weft" train -q "$quick/ppo.yaml" run_dir=run iterations=1 \
         runtime.devices=8 "$@" >out 2>err
     got=$?
+    sed -i '/^weft: plan: auto: looks for a plan$/d' err
     wrong=
     [ "$got" = 1 ] || wrong="status $got, not 1"
     [ "$(wc -l <err)" = 1 ] || wrong="$wrong; not one sentence"

@@ -26,7 +26,9 @@ expect()
     "$weft" "$command" ${options:-} "$@" >out 2>err
     got=$?
     # progress is told as time passes
-    sed -i '/^weft: [0-9]* of [0-9]* simulated$/d' err
+    sed -i -e '/^weft: [0-9]* of [0-9]* [a-z, ]*$/d' \
+        -e '/^weft: prices layouts of calls; /d' \
+        -e '/^weft: [0-9]* layouts priced; the search begins$/d' err
     says=out silent=err
     [ "$status" = 0 ] || says=err silent=out
     if [ "$got" != "$status" ] || [ -s $silent ] ||

@@ -153,8 +153,9 @@ static inline struct weft_trainer *fixture_open_logged(
         all[n] = word[n - 1];
         n++;
     }
+    const struct weft_trainer_opening opening = {.log = log};
     REQUIRE_OK(
-        weft_trainer_open_logged(f->config, n, all, log, &trainer, &err),
+        weft_trainer_open_with(f->config, n, all, &opening, &trainer, &err),
         err);
     weft_trainer_set_reward(trainer, fixture_reward, NULL);
     return trainer;

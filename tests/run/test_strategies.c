@@ -62,6 +62,44 @@ static const char cluster[] =
     "tflops: {f32: 0.01}, memory_gbs: 10, task_us: 3, "
     "inside: {gbs: 5, us: 1}}]\n";
 
+/* Asked so often; from the last of these times on it says yes. */
+static int n_asked, yes_from;
+static bool searching;
+
+static bool stop(void *ctx)
+{
+    CHECK(ctx == &n_asked);
+    return ++n_asked >= yes_from;
+}
+
+static void searches(bool begins)
+{
+    CHECK(searching != begins);
+    searching = begins;
+}
+
+/* A run that is ended while a plan is searched for it, from the time on that it
+ * asks whether it is to be: it asks again, ends, and leaves nothing. */
+static void check_ended(int from)
+{
+    static const struct weft_trainer_opening opening = {
+        .searches = searches, .stop = stop, .ctx = &n_asked};
+    char costs[600], run[600];
+    struct weft_trainer *t = NULL;
+    struct weft_err err;
+    snprintf(costs, sizeof costs, "cluster=%s/cluster.yaml", fixture.dir);
+    snprintf(run, sizeof run, "run_dir=%s/ended", fixture.dir);
+    const char *word[] = {run, "plan=auto", "runtime.place=device",
+                          "runtime.devices=2", costs};
+    n_asked = 0;
+    yes_from = from;
+    CHECK_FAILS(weft_trainer_open_with(fixture.config, WEFT_COUNT(word), word,
+                                       &opening, &t, &err),
+                WEFT_EINTERRUPTED, err, "stopped while it searched");
+    CHECK(n_asked > from && n_asked < from + 20);
+    CHECK(!searching && !weft_file_exists(run + strlen("run_dir=")));
+}
+
 /* n iterations of two of a run with plan: auto; its plan, to be released. */
 static struct weft_plan run_found(const char *name, const char *devices,
                                   int n)
@@ -116,6 +154,8 @@ static void test_found(void)
     snprintf(path, sizeof path, "%s/cluster.yaml", fixture.dir);
     REQUIRE_OK(weft_file_write(path, cluster, sizeof cluster - 1, &err), err);
     struct weft_hash one = fixture_hash(&fixture, "one", 2);
+    for (int from = 1; from < 100; from = 3 * from)
+        check_ended(from);
     struct weft_plan a = run_found("found", "runtime.devices=2", 2);
     CHECK(weft_hash_equal(one, fixture_hash(&fixture, "found", 2)));
     CHECK(a.predicted_s.iteration_s > 0);

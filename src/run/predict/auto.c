@@ -64,7 +64,8 @@ int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
 {
     struct weft_simulate_options simulate = weft_known_options(t->known,
                                                                &t->job);
-    const struct weft_find find = {.simulate = &simulate, .how = *how};
+    const struct weft_find find = {
+        .simulate = &simulate, .how = *how, .stop = how->stop};
     if (lengths)
         simulate.lengths = lengths;
     know(needs, simulate.cluster);
@@ -74,18 +75,28 @@ int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
     return rc;
 }
 
+/* Whether somebody wants the run to end: whatever the search came to by then is
+ * of no use to it. */
+static bool is_stopped(const struct weft_trainer_opening *o)
+{
+    return weft_world_rank() == 0 && o->stop && o->stop(o->ctx);
+}
+
 static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
                 struct weft_plan *out, struct weft_err *err)
 {
-    const struct weft_search_how how = WEFT_FIND_HOW;
+    struct weft_search_how how = WEFT_FIND_HOW;
     struct weft_found found;
+    how.stop = t->opening->stop;
+    how.ctx = t->opening->ctx;
     if (!t->known)
         return weft_err_set(err, WEFT_EINVAL,
                             "'plan: auto' needs to know what tasks take: run "
                             "'weft profile' on the configuration and add "
                             "'costs: costs.json', or name a 'cluster'");
+    weft_info("plan: auto: looks for a plan");
     int rc = weft_auto_find(t, needs, NULL, &how, out, &found, err);
-    if (rc)
+    if (rc || is_stopped(t->opening))
         return rc;
     /* The bound is one of the search's model, not of simulations. */
     weft_info("found a plan of %.4g s an iteration, simulated (%.4g within "
@@ -135,11 +146,27 @@ static int keep_or_find(struct weft_trainer *t, struct weft_plan_needs *needs,
     return keep(t, needs, &fixed, out) ? 0 : find(t, needs, out, err);
 }
 
+static void tell(const struct weft_trainer_opening *o, bool begins)
+{
+    if (o->searches)
+        o->searches(begins);
+}
+
 int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
                    struct weft_plan *out, struct weft_err *err)
 {
     *out = (struct weft_plan){0};
+    tell(t->opening, true);
     int rc = weft_world_rank() == 0 ? keep_or_find(t, needs, out, err) : 0;
+    rc = weft_world_agree(rc, err);
+    tell(t->opening, false); /* others have waited for the search */
+    if (is_stopped(t->opening))
+        rc = weft_err_set(err, WEFT_EINTERRUPTED,
+                          "stopped while it searched for a plan, before an "
+                          "iteration: the same command begins again; 'weft "
+                          "plan --search --time-limit S -o plan.json' takes "
+                          "the best that is found in S seconds, for "
+                          "'plan: plan.json'");
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)
         rc = weft_auto_share(t, out, err);

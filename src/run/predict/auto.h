@@ -11,8 +11,9 @@
  * (run/predict/options.h) by what it knows of costs (t->known). It is the same
  * on all ranks, and for equal costs. config.layout says what it has to be like
  * (plan/fixed.h). needs get the memory of a device, where the configuration
- * does not say it, and devices of several kinds. Collective. Errors: no costs
- * are known, those of weft_run_find(). */
+ * does not say it, and devices of several kinds. While it searches it asks
+ * t->opening whether to stop. Collective. Errors: no costs are known, those of
+ * weft_run_find(), WEFT_EINTERRUPTED. */
 int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
                    struct weft_plan *out, struct weft_err *err);
 

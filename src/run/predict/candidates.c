@@ -101,6 +101,22 @@ static void set_large(const struct weft_finding *f,
     c->lost = c->needs > has;
 }
 
+static int32_t n_open(const struct weft_finding *f, int32_t call)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < f->candidates[call].n; k++)
+        n += !f->candidates[call].at[k].closed;
+    return n;
+}
+
+static int32_t n_all_open(const struct weft_finding *f)
+{
+    int32_t n = 0;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+        n += n_open(f, c);
+    return n;
+}
+
 /* Prices a layout, which then is a variant of its call, unless that takes too
  * much memory. */
 static int price(struct weft_finding *f, int32_t call,
@@ -131,8 +147,8 @@ static int price(struct weft_finding *f, int32_t call,
         rc = weft_finding_add(f, call, &o, err);
     }
     f->stopped = weft_finding_stops(f);
-    if (f->find->progress)
-        f->find->progress((int32_t) f->n_priced, f->n_tried);
+    weft_finding_tell(f, WEFT_FIND_PRICES, f->n_priced,
+                      f->n_priced + n_all_open(f));
     return rc;
 }
 
@@ -371,22 +387,6 @@ static int probe(struct weft_finding *f, struct weft_err *err)
         }
     }
     return rc;
-}
-
-static int32_t n_open(const struct weft_finding *f, int32_t call)
-{
-    int32_t n = 0;
-    for (int32_t k = 0; k < f->candidates[call].n; k++)
-        n += !f->candidates[call].at[k].closed;
-    return n;
-}
-
-static int32_t n_all_open(const struct weft_finding *f)
-{
-    int32_t n = 0;
-    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
-        n += n_open(f, c);
-    return n;
 }
 
 /* Prices n layouts, or a few more, of each call as large a part of those that

@@ -55,8 +55,7 @@ static int draw(struct weft_finding *f, int32_t n, struct weft_drawn *out,
             rc = weft_pricer_simulate(f->pricer, &out[i].plan, NULL, NULL,
                                       &simulated, err);
         out[i].simulated = simulated;
-        if (f->find->progress)
-            f->find->progress(i + 1, n);
+        weft_finding_tell(f, WEFT_FIND_SIMULATES, i + 1, n);
     }
     weft_search_free(s);
     return rc;

@@ -160,8 +160,7 @@ static int simulate_all(struct ranking *r, struct weft_err *err)
     for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
         rc = simulate(r, i, must, err);
         out->finalists = out->unplayed ? 0 : r->n_played;
-        if (f->find->progress)
-            f->find->progress(i + 1, n);
+        weft_finding_tell(f, WEFT_FIND_SIMULATES, i + 1, n);
     }
     return rc || must ? rc : simulate_moves(r, err);
 }
@@ -417,6 +416,7 @@ static int search(struct weft_finding *f, struct weft_plan *plan,
     struct weft_find_problems all;
     struct weft_needed needed;
     bool found = true;
+    weft_finding_tell(f, WEFT_FIND_SEARCHES, f->n_priced, f->n_priced);
     int rc = weft_find_make_problems(f, &all, out, err);
     if (!rc)
         rc = attempt(f, &all, plan, out, &needed, err);

@@ -32,6 +32,13 @@ bool weft_finding_stops(const struct weft_finding *f)
     return stop && stop(find->how.ctx);
 }
 
+void weft_finding_tell(const struct weft_finding *f,
+                       enum weft_find_stage stage, int64_t done, int64_t of)
+{
+    if (f->find->progress)
+        f->find->progress(stage, (int32_t) done, (int32_t) of);
+}
+
 /* ---- Layouts ------------------------------------------------------------ */
 
 /* The most nodes of which every number makes a mesh, anywhere; of more they are

@@ -49,6 +49,14 @@ struct weft_found {
     double bytes; /* of a device's memory, which the search had */
 };
 
+/* What a search does, in this order; again from the second one on where no plan
+ * fits in any order of its tasks. */
+enum weft_find_stage {
+    WEFT_FIND_PRICES,   /* layouts of calls ... */
+    WEFT_FIND_SEARCHES, /* ... among these ... */
+    WEFT_FIND_SIMULATES /* ... for plans, which it simulates */
+};
+
 struct weft_find {
     const struct weft_simulate_options *simulate;
     /* asked, with how.ctx, when it begins, whether there is time for it; NULL:
@@ -63,9 +71,9 @@ struct weft_find {
     /* asked, with how.ctx, between simulations and in them; NULL: nobody is
      * asked */
     bool (*stop)(void *ctx);
-    /* told of layouts that are priced, and of finalists that are simulated, of
-     * how many; NULL: nobody */
-    void (*progress)(int32_t done, int32_t of);
+    /* told how many layouts are priced, and finalists simulated, of how many at
+     * most; NULL: nobody */
+    void (*progress)(enum weft_find_stage stage, int32_t done, int32_t of);
 };
 
 /* How much is searched unless something else is said. */

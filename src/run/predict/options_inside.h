@@ -81,6 +81,8 @@ int weft_finding_check_priced(const struct weft_finding *f, int32_t call,
                               struct weft_err *err);
 /* Whether no more layouts are to be priced. */
 bool weft_finding_stops(const struct weft_finding *f);
+void weft_finding_tell(const struct weft_finding *f,
+                       enum weft_find_stage stage, int64_t done, int64_t of);
 /* Makes room for one more element. */
 bool weft_finding_grow(void *array, int32_t n, int32_t *room, size_t size);
 struct weft_option weft_finding_option(const struct weft_finding *f,
