@@ -55,26 +55,53 @@ static inline void add(int32_t call, struct weft_mesh mesh, double seconds,
         .weights = weights};
 }
 
-/* generate (0) -> score (1), value (2) -> train (3), train the critic (4). */
+#define GENERATES .priority = 3, .trained = true
+#define TRAINS .trains = true, .trained = true
+
+struct graph {
+    const char *algorithm;
+    int32_t n_calls;
+    struct weft_search_call call[MOST];
+};
+static const struct graph graphs[] = {
+    /* generate (0) -> score (1), value (2) -> train (3), train the critic (4) */
+    {"ppo",
+     5,
+     {{.role = 0, GENERATES},
+      {.role = 1, .before = 1},
+      {.role = 2, .trained = true, .before = 1},
+      {.role = 0, TRAINS, .priority = 2, .before = 7},
+      {.role = 2, TRAINS, .priority = 1, .before = 7}}},
+    /* generate (0) -> reference (1) -> train (2), and greedily (3) -> train */
+    {"remax",
+     4,
+     {{.role = 0, GENERATES},
+      {.role = 1, .before = 1},
+      {.role = 0, TRAINS, .priority = 2, .before = 11},
+      {.role = 0, GENERATES}}},
+    /* generate (0) -> reference (1) -> train (2) */
+    {"grpo",
+     3,
+     {{.role = 0, GENERATES},
+      {.role = 1, .before = 1},
+      {.role = 0, TRAINS, .priority = 2, .before = 3}}},
+    /* reference (0) -> train (1) */
+    {"dpo",
+     2,
+     {{.role = 1}, {.role = 0, TRAINS, .priority = 2, .before = 1}}}};
+
+static inline void set_graph(const struct graph *g)
+{
+    p = (struct weft_search_problem){.n_nodes = 2,
+                                     .n_devices = 4,
+                                     .device_bytes = 100,
+                                     .n_calls = g->n_calls};
+    memcpy(p.call, g->call, sizeof g->call);
+}
+
 static inline void set_calls(void)
 {
-    static const struct weft_search_call calls[] = {
-        {.role = 0, .priority = 3, .trained = true},
-        {.role = 1, .before = 1},
-        {.role = 2, .trained = true, .before = 1},
-        {.role = 0,
-         .priority = 2,
-         .trains = true,
-         .trained = true,
-         .before = 7},
-        {.role = 2,
-         .priority = 1,
-         .trains = true,
-         .trained = true,
-         .before = 7}};
-    p = (struct weft_search_problem){
-        .n_nodes = 2, .n_devices = 4, .device_bytes = 100, .n_calls = 5};
-    memcpy(p.call, calls, sizeof calls);
+    set_graph(&graphs[0]);
 }
 
 /* ---- The test's own simulator ------------------------------------------- */
@@ -241,17 +268,20 @@ static inline void step(struct oracle *q, double dt)
         }
 }
 
-/* The mean of the last of n iterations' times, by the ends of training; in
- * steps of dt. */
+/* The mean of the last of n iterations' times, by the ends of the first call
+ * that trains; in steps of dt. */
 static inline double simulate(const int32_t *choice, const int *priority,
                               int32_t n, int32_t last, double dt)
 {
     struct oracle q = {.choice = choice, .priority = priority};
     double from = 0;
-    while (q.done[3] < n) {
-        int32_t before = q.done[3];
+    int32_t t = 0;
+    while (!p.call[t].trains)
+        t++;
+    while (q.done[t] < n) {
+        int32_t before = q.done[t];
         step(&q, dt);
-        if (before < n - last && q.done[3] == n - last)
+        if (before < n - last && q.done[t] == n - last)
             from = q.now;
         REQUIRE(q.now < 1e5);
     }
@@ -288,15 +318,16 @@ static inline double bytes_of(const int32_t *choice)
 static const struct weft_mesh all = {0, 2, 0, 4}, left = {0, 1, 0, 4},
                               right = {1, 1, 0, 4}, part = {1, 1, 2, 2};
 
-static inline void make_random(uint32_t seed)
+static inline void make_random_of(const struct graph *g, uint32_t seed)
 {
     static const struct weft_mesh mesh[] = {
         {0, 2, 0, 4}, {0, 1, 0, 4}, {1, 1, 0, 4}, {0, 1, 0, 2},
         {0, 1, 2, 2}, {1, 1, 0, 2}, {1, 1, 2, 2}, {1, 1, 3, 1}};
     state = seed;
-    set_calls();
+    set_graph(g);
     p.move = rnd(3) ? move_s : NULL;
-    p.call[0].behind = seed % 2 ? 1u << 4 : 0;
+    if (g->n_calls == 5)
+        p.call[0].behind = seed % 2 ? 1u << 4 : 0;
     for (int32_t c = 0; c < p.n_calls; c++) {
         int32_t n = 2 + (int32_t) rnd(5);
         for (int32_t i = 0; i < n; i++) {
@@ -306,15 +337,21 @@ static inline void make_random(uint32_t seed)
                 1 + rnd(10));
             option[c][i].share = 0.25 + 0.25 * rnd(4);
             double came = 0;
-            for (int k = 0; k < WEFT_SEARCH_PARTS && c == 0; k++) {
+            for (int k = 0; k < WEFT_SEARCH_PARTS && p.call[c].priority == 3;
+                 k++) {
                 came = fmin(1, came + 0.125 * rnd(4));
                 option[c][i].came[k] = came;
             }
         }
     }
     for (int32_t k = 0; k < 3; k++)
-        p.together[k] = rnd(32);
+        p.together[k] = rnd(1u << p.n_calls);
     p.n_together = (int32_t) rnd(4);
+}
+
+static inline void make_random(uint32_t seed)
+{
+    make_random_of(&graphs[0], seed);
 }
 
 /* Both trainings are one call, which has a layout for each role. */

@@ -157,6 +157,18 @@ static void test_random(void)
     CHECK(n_raised > 5);
 }
 
+/* Two generations with one model's weights, and one training; no value, no
+ * generation: whatever calls an algorithm has. */
+static void test_algorithms(void)
+{
+    for (size_t g = 1; g < WEFT_COUNT(graphs); g++)
+        for (uint32_t seed = 41; seed <= 52; seed++) {
+            make_random_of(&graphs[g], seed);
+            p.device_bytes = 40 + 10 * (double) (seed % 6);
+            check_problem();
+        }
+}
+
 static void test_fused(void)
 {
     for (uint32_t seed = 21; seed <= 28; seed++) {
@@ -303,8 +315,8 @@ static void test_refused(void)
 WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"bubbles", test_bubbles},
            {"streams", test_streams}, {"random", test_random},
-           {"annealing", test_annealing}, {"fused", test_fused},
-           {"fused_moves", test_fused_moves},
+           {"algorithms", test_algorithms}, {"annealing", test_annealing},
+           {"fused", test_fused}, {"fused_moves", test_fused_moves},
            {"same_seed_same_result", test_same_seed_same_result},
            {"finalists", test_finalists}, {"stopped", test_stopped},
            {"refused", test_refused})

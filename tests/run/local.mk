@@ -5,6 +5,8 @@ service_libs = libweft_run.la libweft_job.la libweft_fuse.la libweft_lm.la libwe
 	libweft_config.la libweft_model.la $(text_libs)
 check_PROGRAMS += %D%/test_find
 %C%_test_find_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_find_algorithms
+%C%_test_find_algorithms_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_find_options
 %C%_test_find_options_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_weigh

@@ -133,7 +133,9 @@ static int search_moved(const struct weft_finding *f,
 {
     struct weft_search_how how = f->find->how;
     int rc = 0;
-    out->moved_bound = f->moved && !f->moved->stopped ? INFINITY : 0;
+    bool known = (f->moved && !f->moved->stopped)
+              || !weft_config_generates(f->config);
+    out->moved_bound = known ? INFINITY : 0;
     how.known = out->result.value.period;
     how.evaluations /= 8;
     for (int k = WEFT_MOVED; k < WEFT_PROBLEMS && !rc; k++) {
