@@ -12,14 +12,15 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/threads.h"
 
-enum { READ_BYTES = 1 << 18, MAX_THREADS = 16 };
+enum { READ_BYTES = 1 << 18 };
 
 struct job {
     int fd;
     const char *path;
     struct weft_file_hash *out;
-    atomic_size_t next; /* the next chunk that no thread has taken */
+    atomic_bool failed;
     pthread_mutex_t lock;
     int rc; /* the first error, under lock, with its text */
     struct weft_err err;
@@ -27,6 +28,7 @@ struct job {
 
 static void fail(struct job *j, int rc, const struct weft_err *err)
 {
+    atomic_store(&j->failed, true);
     pthread_mutex_lock(&j->lock);
     if (!j->rc) {
         j->rc = rc;
@@ -61,40 +63,22 @@ static int read_chunk(struct job *j, size_t i, struct weft_hasher *h,
     return 0;
 }
 
-static void *work(void *ctx)
+static void hash_chunk(void *ctx, int64_t i)
 {
     struct job *j = ctx;
     struct weft_err err = {0};
+    if (atomic_load(&j->failed))
+        return;
     void *room = weft_alloc(READ_BYTES, 1);
-    int rc = room ? 0 : weft_err_nomem(&err, "a checksum", READ_BYTES);
-    while (!rc) {
-        size_t i = atomic_fetch_add(&j->next, 1);
-        if (i >= j->out->n_chunks)
-            break;
-        struct weft_hasher *h = weft_hasher_create();
-        rc = h ? read_chunk(j, i, h, room, &err)
-               : weft_err_nomem(&err, "a checksum", 1024);
-        if (!rc)
-            j->out->chunk[i] = weft_hasher_digest128(h);
-        weft_hasher_free(h);
-    }
+    struct weft_hasher *h = weft_hasher_create();
+    int rc = room && h ? read_chunk(j, (size_t) i, h, room, &err)
+                       : weft_err_nomem(&err, "a checksum", READ_BYTES);
     if (rc)
         fail(j, rc, &err);
+    else
+        j->out->chunk[i] = weft_hasher_digest128(h);
+    weft_hasher_free(h);
     weft_free(room);
-    return NULL;
-}
-
-static void work_together(struct job *j, int n_threads)
-{
-    pthread_t thread[MAX_THREADS];
-    int n = 0;
-    n_threads = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;
-    while (n + 1 < n_threads && (size_t) (n + 1) < j->out->n_chunks
-           && pthread_create(&thread[n], NULL, work, j) == 0)
-        n++;
-    work(j);
-    for (int i = 0; i < n; i++)
-        pthread_join(thread[i], NULL);
 }
 
 int weft_file_hash_read(const char *path, int n_threads,
@@ -121,7 +105,7 @@ int weft_file_hash_read(const char *path, int n_threads,
     }
     if (!rc) {
         pthread_mutex_init(&j.lock, NULL);
-        work_together(&j, n_threads);
+        weft_threads_run(n_threads, (int64_t) hash.n_chunks, hash_chunk, &j);
         pthread_mutex_destroy(&j.lock);
         rc = j.rc;
         if (rc && err)

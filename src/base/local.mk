@@ -21,6 +21,7 @@ base_sources = \
 	%D%/str.c %D%/str.h \
 	%D%/string.c %D%/string.h \
 	%D%/svg.c %D%/svg.h \
+	%D%/threads.c %D%/threads.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/utf8.c %D%/utf8.h \
 	%D%/version.c \

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += %D%/test_threads
+%C%_test_threads_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_topology
 %C%_test_topology_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_children

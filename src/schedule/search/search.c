@@ -12,11 +12,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/topology.h"
+#include "base/threads.h"
 #include "schedule/search/search.h"
 #include "schedule/tasks.h"
 
-enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };
+enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64 };
 enum { LEAST_EVALUATIONS = 40000000, MOST_EVALUATIONS = 120000000 };
 /* Steps that refuting makespans may take: before the search, and after it per
  * evaluation and at most. */
@@ -34,7 +34,6 @@ struct search {
     int32_t n_restarts, stride;
     int64_t round; /* evaluations of a restart in a round */
     double begin_s;
-    atomic_int next;    /* restart to run in this round */
     atomic_int reached; /* least restart that met the bounds */
     atomic_bool cut;
     pthread_mutex_t lock; /* of progress */
@@ -67,36 +66,24 @@ static void found(void *ctx, double makespan, double peak)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void *work(void *arg)
+static void run_restart(void *ctx, int64_t i)
 {
-    struct search *s = arg;
-    int i;
-    while ((i = atomic_fetch_add(&s->next, 1)) < s->n_restarts) {
-        int32_t index = s->options->first_restart + i * s->stride;
-        if (cut(s, index))
-            continue;
-        weft_jobshop_restart_run(s->restart[i], s->round);
-        if (!weft_jobshop_restart_best(s->restart[i])->reached)
-            continue;
-        int least = atomic_load(&s->reached);
-        while (index < least
-               && !atomic_compare_exchange_weak(&s->reached, &least, index))
-            ;
-    }
-    return NULL;
+    struct search *s = ctx;
+    int32_t index = s->options->first_restart + (int32_t) i * s->stride;
+    if (cut(s, index))
+        return;
+    weft_jobshop_restart_run(s->restart[i], s->round);
+    if (!weft_jobshop_restart_best(s->restart[i])->reached)
+        return;
+    int least = atomic_load(&s->reached);
+    while (index < least
+           && !atomic_compare_exchange_weak(&s->reached, &least, index))
+        ;
 }
 
 static void run_round(struct search *s, int32_t n_threads)
 {
-    pthread_t thread[MOST_THREADS];
-    int32_t n = 0;
-    atomic_store(&s->next, 0);
-    for (; n + 1 < n_threads && n < MOST_THREADS; n++)
-        if (pthread_create(&thread[n], NULL, work, s) != 0)
-            break; /* with fewer threads the result is the same */
-    work(s);
-    while (n > 0)
-        pthread_join(thread[--n], NULL);
+    weft_threads_run(n_threads, s->n_restarts, run_restart, s);
     s->evaluations = 0;
     for (int32_t i = 0; i < s->n_restarts; i++)
         s->evaluations +=
@@ -246,13 +233,11 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
                        .peak = INFINITY};
     struct weft_schedule_result r = {0};
     int32_t n_threads = options->n_threads;
-    atomic_init(&s.next, 0);
     atomic_init(&s.reached, INT32_MAX);
     atomic_init(&s.cut, false);
     pthread_mutex_init(&s.lock, NULL);
-    struct weft_topology machine;
-    if (n_threads <= 0 && weft_topology_read(&machine, NULL) == 0)
-        n_threads = machine.n_usable;
+    if (n_threads <= 0)
+        n_threads = weft_threads_usable();
     int rc = weft_jobshop_pair_init(&s.pair, problem, err);
     if (!rc)
         rc = prepare(&s, problem, &r.bound, err);
