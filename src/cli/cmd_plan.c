@@ -64,9 +64,11 @@ const char weft_help_plan[] =
     "kind\n"
     "      --search            find the plan with the shortest iterations "
     "there\n"
-    "      --seed N, --evaluations N, --branches N, --time-limit S, "
-    "--recording N\n"
-    "                          of it; default: 1, 400, 10000 thousand, none, "
+    "      --method NAME       of it: all, greedy, anneal, branches, "
+    "exhaustive\n"
+    "      --seed N, --evaluations N, --branches N, --threads N, "
+    "--time-limit S,\n"
+    "      --recording N       default: 1, 400, 10000 thousand, cores, none, "
     "1024 MiB\n"
     "      --lengths WHAT      of responses, for both: see weft simulate\n"
     "      --graph             print the algorithm's dataflow graph\n"
@@ -77,8 +79,7 @@ const char weft_help_plan[] =
     "example:\n"
     "  weft plan examples/quickstart/ppo.yaml --from layout=dp2tp2 --devices "
     "4\n"
-    "  weft plan examples/quickstart/ppo.yaml --compare \\\n"
-    "      --cluster examples/clusters/cpu_2cores.yaml\n";
+    "  weft plan examples/clusters/real_70b.yaml --compare\n";
 
 static int print(const struct weft_plan *plan, bool json,
                  struct weft_err *err)
@@ -262,8 +263,21 @@ static int explain(const struct weft_cli_plan_options *o,
     return rc;
 }
 
+/* Whether there is a method of the search with that name; NULL: all. */
+static bool method_of(const char *name, enum weft_search_method *out)
+{
+    int m = WEFT_SEARCH_ALL;
+    while (
+        name && m < WEFT_N_SEARCH_METHODS
+        && strcmp(name, weft_search_method_name((enum weft_search_method) m))
+               != 0)
+        m++;
+    *out = (enum weft_search_method) m;
+    return m < WEFT_N_SEARCH_METHODS;
+}
+
 /* Says which options do not go together, or NULL. */
-static const char *misuse(const struct weft_cli_plan_options *o, bool config)
+static const char *misuse(struct weft_cli_plan_options *o, bool config)
 {
     bool makes = o->plan.from || o->output;
     if (o->explain
@@ -289,9 +303,13 @@ static const char *misuse(const struct weft_cli_plan_options *o, bool config)
                "--graph";
     if (!o->search
         && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0
-            || o->time_limit > 0 || o->recording > 0))
-        return "--seed, --evaluations, --branches, --time-limit and "
-               "--recording are for --search";
+            || o->time_limit > 0 || o->recording > 0 || o->threads > 0
+            || o->method))
+        return "--method, --threads, --seed, --evaluations, --branches, "
+               "--time-limit and --recording are for --search";
+    if (!method_of(o->method, &o->which))
+        return "'--method' must be all, greedy, anneal, branches or "
+               "exhaustive";
     if (o->no_search && (o->search || !o->compare))
         return "--no-search is for --compare, without --search";
     int32_t first, last;
@@ -344,6 +362,8 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "branches", WEFT_CLI_INT, &o.branches, 0, INT32_MAX},
         {0, "time-limit", WEFT_CLI_INT, &o.time_limit, 1, INT32_MAX},
         {0, "recording", WEFT_CLI_INT, &o.recording, 1, INT32_MAX},
+        {0, "threads", WEFT_CLI_INT, &o.threads, 1, 4096},
+        {0, "method", WEFT_CLI_STRING, &o.method, 0, 0},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "svg", WEFT_CLI_OUTPUT, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "cli/cli.h"
 #include "run/predict/batch.h"
 #include "run/predict/compare.h"
@@ -349,7 +350,10 @@ static struct weft_find find_of(const struct weft_cli_plan_options *o,
         .gangs = o->gangs,
         .stop = time_is_over,
         .stop_pricing = pricing_is_over,
-        .how = {.seed = (uint64_t) given(o->seed, 1),
+        .how = {.method = o->which,
+                .seed = (uint64_t) given(o->seed, 1),
+                .n_threads = o->threads > 0 ? o->threads
+                                            : weft_threads_usable(),
                 .evaluations = 1000 * given(o->evaluations, 400),
                 .branches = 1000 * given(o->branches, 10000),
                 .stop = search_is_over,

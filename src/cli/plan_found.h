@@ -7,6 +7,7 @@
 
 #include "cli/planned.h"
 #include "plan/costs_file.h"
+#include "plan/search/search.h"
 
 struct weft_cli_plan_options {
     struct weft_cli_planned plan;
@@ -17,6 +18,9 @@ struct weft_cli_plan_options {
     int32_t seed, evaluations, branches;
     int32_t time_limit; /* seconds; 0: not given */
     int32_t recording;  /* MiB of one that prices a layout; 0: not given */
+    int32_t threads;    /* 0: not given */
+    const char *method; /* NULL: not given */
+    enum weft_search_method which; /* that is */
 };
 
 /* Whether memory is counted by instructions of tp groups. */

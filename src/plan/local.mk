@@ -50,7 +50,7 @@ plan_sources = \
 	%D%/recording/reach.c %D%/recording/reach.h \
 	%D%/recording/stretch.c \
 	%D%/recording/waits.c \
-	%D%/search/anneal.c %D%/search/branch.c \
+	%D%/search/anneal.c %D%/search/branch.c %D%/search/every.c \
 	%D%/search/inside.h %D%/search/mirror.c %D%/search/play.c \
 	%D%/search/problem.c %D%/search/prune.c \
 	%D%/search/search.h %D%/search/value.c \

@@ -42,7 +42,8 @@ run_sources = \
 	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
 	%D%/predict/price_least.c %D%/predict/price_sizes.c \
 	%D%/predict/pricer.c \
-	%D%/predict/pricer_inside.h %D%/predict/candidates.c \
+	%D%/predict/pricer_inside.h %D%/predict/candidates.c %D%/predict/candidates_inside.h \
+	%D%/predict/candidates_price.c \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
 	%D%/predict/replay.c %D%/predict/replay.h \
 	%D%/predict/scale.c %D%/predict/scale.h \

@@ -339,6 +339,23 @@ awk '/may not fit/ { said = $9 * 1024 }
     END { exit !(said > 21.6 && said / most < 1.005 && most / said < 1.005) }' \
     out || fail "what it may take is not in the table"
 expect 2 "--search makes the plan" "$ppo" --search --from verl
+# Threads change nothing; methods search, and prove, as they say.
+options="--search --cluster cluster.yaml --nodes 1 --devices 2"
+for n in 1 3; do
+    expect 0 "s, proven" "$ppo" --threads $n
+    mv out threads$n
+done
+cmp -s threads1 threads3 || fail "three threads find something else"
+best=$(sed -n 's/.*best takes \([^ ]*\) s.*/\1/p' threads1)
+for method in all branches exhaustive; do
+    expect 0 "best takes $best s, proven (gap 0 %" "$ppo" --method $method
+done
+expect 0 "best takes $best s, not proven" "$ppo" --method anneal
+expect 0 "not proven" "$ppo" --method greedy
+expect 2 "'--method' must be all, greedy, anneal, " "$ppo" --method fast
+options=
+expect 2 "--method, --threads, --seed, " "$ppo" --threads 2
+expect 2 "--method, --threads, --seed, " "$ppo" --method all
 # layout says what may not change, whether the run searches or the command does.
 options="--cluster cluster.yaml --evaluations 20 --nodes 1 --devices 2"
 expect 0 "within the model" "$ppo" --search layout=tp2

@@ -300,6 +300,122 @@ static void test_same_seed_same_result(void)
     weft_search_free(s);
 }
 
+static bool same_result(const struct weft_search_result *a,
+                        const struct weft_search_result *b)
+{
+    bool same = memcmp(a->choice, b->choice, sizeof a->choice) == 0
+             && a->value.period == b->value.period && a->bound == b->bound
+             && a->any_order == b->any_order
+             && a->evaluations == b->evaluations && a->branches == b->branches
+             && a->n_finalists == b->n_finalists;
+    for (int32_t i = 0; same && i < a->n_finalists; i++)
+        same = memcmp(a->finalist[i].choice, b->finalist[i].choice,
+                      (size_t) p.n_calls * sizeof a->choice[0])
+            == 0;
+    return same;
+}
+
+/* The same in any number of threads, also in more than there are restarts. */
+static void test_threads(void)
+{
+    static const int32_t n_threads[] = {0, 1, 2, 3, 16};
+    for (uint32_t seed = 1; seed <= 6; seed++) {
+        struct weft_search *s;
+        struct weft_err err;
+        struct weft_search_result r[WEFT_COUNT(n_threads)];
+        make_random(seed);
+        p.device_bytes = 60 + 10 * (double) (seed % 6);
+        REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+        for (size_t i = 0; i < WEFT_COUNT(n_threads); i++) {
+            const struct weft_search_how how = {.seed = 7,
+                                                .evaluations = 3000,
+                                                .restarts = 7,
+                                                .branches = 100,
+                                                .n_threads = n_threads[i]};
+            REQUIRE_OK(weft_search_run(s, &how, &r[i], &err), err);
+            CHECK(same_result(&r[0], &r[i]));
+        }
+        CHECK(r[0].evaluations > 3000 / 8 - 7);
+        weft_search_free(s);
+    }
+}
+
+/* What each method finds and proves, beside the best of all choices. */
+static void check_methods(int *n_greedy, int *n_unproven)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    double best = best_of_all();
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    for (int m = 0; m < WEFT_N_SEARCH_METHODS; m++) {
+        const struct weft_search_how how = {
+            .method = (enum weft_search_method) m,
+            .seed = 3,
+            .evaluations = 3000,
+            .branches = 1000000};
+        struct weft_search_result r;
+        bool proves = m == WEFT_SEARCH_ALL || m == WEFT_SEARCH_BRANCHES
+                   || m == WEFT_SEARCH_EXHAUSTIVE;
+        REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+        CHECK(!r.fits || r.value.period >= best * (1 - 1e-9));
+        CHECK(r.bound <= best * (1 + 1e-9) && r.any_order <= r.bound);
+        CHECK((r.branches > 0)
+              == (m == WEFT_SEARCH_ALL || m == WEFT_SEARCH_BRANCHES));
+        if (proves && best < INFINITY) {
+            CHECK(r.fits && r.value.period <= best * (1 + 1e-9));
+            CHECK(r.bound >= best * (1 - 1e-9));
+        }
+        CHECK(m != WEFT_SEARCH_EXHAUSTIVE || r.fits == (best < INFINITY));
+        *n_greedy += m == WEFT_SEARCH_GREEDY && r.fits
+                  && r.value.period > best * (1 + 1e-9);
+        *n_unproven += m == WEFT_SEARCH_ANNEAL && r.fits
+                    && r.value.period <= best * (1 + 1e-9)
+                    && r.bound < best * (1 - 1e-3);
+    }
+    weft_search_free(s);
+}
+
+static void test_methods(void)
+{
+    int n_greedy = 0, n_unproven = 0;
+    for (uint32_t seed = 1; seed <= 16; seed++) {
+        make_random(seed);
+        p.device_bytes = 45 + 10 * (double) (seed % 6);
+        check_methods(&n_greedy, &n_unproven);
+    }
+    CHECK(n_greedy > 0);   /* greedy is not the best each time ... */
+    CHECK(n_unproven > 0); /* ... nor is what is found known to be it */
+}
+
+/* An exhaustive search has no more choices than it says. */
+static void test_too_many(void)
+{
+    static struct weft_option many[1000];
+    const struct weft_search_how how = {.method = WEFT_SEARCH_EXHAUSTIVE,
+                                        .stop = at_once};
+    struct weft_search *s;
+    struct weft_err err;
+    struct weft_search_result r;
+    set_graph(&graphs[2]);
+    for (int32_t c = 0; c < 3; c++)
+        add(c, all, 1, 1, 1, 1);
+    for (size_t i = 0; i < WEFT_COUNT(many); i++)
+        many[i] = option[0][0];
+    for (int32_t c = 0; c < 3; c++)
+        p.call[c].option = many;
+    p.call[0].n_options = p.call[1].n_options = 1000;
+    p.call[2].n_options = 10; /* ten million */
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+    CHECK(r.stopped && r.bound > 0 && r.bound <= r.value.period);
+    weft_search_free(s);
+    p.call[2].n_options = 11;
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    CHECK_FAILS(weft_search_run(s, &how, &r, &err), WEFT_EINVAL, err,
+                "looks at 10000000 choices at most, and calls have 1.1e+07");
+    weft_search_free(s);
+}
+
 static void test_refused(void)
 {
     struct weft_search *s;
@@ -319,4 +435,5 @@ WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"fused", test_fused}, {"fused_moves", test_fused_moves},
            {"same_seed_same_result", test_same_seed_same_result},
            {"finalists", test_finalists}, {"stopped", test_stopped},
-           {"refused", test_refused})
+           {"threads", test_threads}, {"methods", test_methods},
+           {"too_many", test_too_many}, {"refused", test_refused})

@@ -252,6 +252,81 @@ static void test_time_is_up_and_nothing_fits(void)
     close_finding(&f);
 }
 
+/* ---- Threads -------------------------------------------------------------- */
+
+static bool same_option(const struct weft_option *a,
+                        const struct weft_option *b)
+{
+    return memcmp(&a->plan, &b->plan, sizeof a->plan) == 0
+        && a->seconds == b->seconds && a->share == b->share
+        && a->held == b->held && a->active == b->active
+        && a->weights == b->weights
+        && memcmp(a->came, b->came, sizeof a->came) == 0;
+}
+
+static bool same_variants(const struct weft_finding *a,
+                          const struct weft_finding *b)
+{
+    bool same = a->n_priced == b->n_priced && a->n_left_out == b->n_left_out
+             && a->left_out_s == b->left_out_s && !a->stopped && !b->stopped;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
+        same = same && a->n_variants[c] == b->n_variants[c];
+        for (int32_t i = 0; same && i < a->n_variants[c]; i++)
+            same = same_option(&a->variant[c][i], &b->variant[c][i]);
+    }
+    return same;
+}
+
+/* Prices, what is left out, and plans are the same in any number of threads:
+ * where memory counts, so that a layout's price makes others needless, and where
+ * recordings are too large. Returns how many are left out for that. */
+static int64_t check_threads(const char *config, int64_t device_bytes,
+                             int64_t most_bytes)
+{
+    static const char *const word[] = {LONG, NULL};
+    static const int32_t n_threads[] = {1, 2, 5};
+    struct finding f;
+    struct weft_finding at[WEFT_COUNT(n_threads)];
+    struct weft_found found[WEFT_COUNT(n_threads)];
+    struct weft_plan plan[WEFT_COUNT(n_threads)];
+    int64_t n;
+    open_finding(&f, config, 4, word);
+    f.needs.plan.device_bytes = device_bytes;
+    f.simulate.most_bytes = most_bytes;
+    f.find.finalists = 6;
+    for (size_t i = 0; i < WEFT_COUNT(n_threads); i++) {
+        f.find.how.n_threads = n_threads[i];
+        REQUIRE_OK(weft_finding_open(&f.config, &f.needs.plan, &f.find,
+                                     &at[i], &err),
+                   err);
+        CHECK(at[i].n_priced > 20 && same_variants(&at[0], &at[i]));
+        REQUIRE_OK(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan[i],
+                                 &found[i], &err),
+                   err);
+        CHECK(!memcmp(plan[0].call, plan[i].call, sizeof plan[0].call));
+        CHECK(found[0].result.evaluations == found[i].result.evaluations);
+        CHECK(found[0].result.bound == found[i].result.bound);
+        CHECK(found[0].finalists == found[i].finalists);
+        CHECK(!memcmp(found[0].best_s, found[i].best_s,
+                      sizeof found[0].best_s));
+        CHECK(found[0].moved_bound == found[i].moved_bound);
+    }
+    n = at[0].n_left_out;
+    for (size_t i = 0; i < WEFT_COUNT(n_threads); i++) {
+        weft_plan_release(&plan[i]);
+        weft_finding_close(&at[i]);
+    }
+    close_finding(&f);
+    return n;
+}
+
+static void test_threads(void)
+{
+    CHECK_INT(check_threads(deep, (int64_t) 4 << 30, 0), 0);
+    CHECK_INT(check_threads(deep, 24 << 20, 0), 0);
+    CHECK(check_threads(fixture.config, (int64_t) 4 << 30, 5 << 17) > 0);
+}
+
 /* ---- What is fixed ------------------------------------------------------- */
 
 static bool zero_one(const struct weft_flow_call *c,
@@ -389,4 +464,5 @@ WEFT_TESTS("run/find_options", {"make", make_runs},
            {"first", test_first}, {"pricing_is_over", test_pricing_is_over},
            {"time_is_up", test_time_is_up},
            {"nothing_fits", test_time_is_up_and_nothing_fits},
-           {"fixed", test_fixed}, {"remove", test_remove})
+           {"threads", test_threads}, {"fixed", test_fixed},
+           {"remove", test_remove})

@@ -2,6 +2,8 @@
 /* Every strategy known by name trains what one device trains. */
 #include "run_fixture.h"
 
+#include <stdatomic.h>
+
 #include "plan/strategy.h"
 
 static struct fixture fixture;
@@ -63,13 +65,14 @@ static const char cluster[] =
     "inside: {gbs: 5, us: 1}}]\n";
 
 /* Asked so often; from the last of these times on it says yes. */
-static int n_asked, yes_from;
+static atomic_int n_asked;
+static int yes_from;
 static bool searching;
 
 static bool stop(void *ctx)
 {
     CHECK(ctx == &n_asked);
-    return ++n_asked >= yes_from;
+    return atomic_fetch_add(&n_asked, 1) + 1 >= yes_from;
 }
 
 static void searches(bool begins)

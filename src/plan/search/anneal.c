@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/rng.h"
+#include "base/threads.h"
 #include "plan/search/inside.h"
 
 enum { ASK_EVERY = 1024, TRIALS = 200, GREEDY_OPTIONS = 20000 };
@@ -165,7 +167,7 @@ static void step(struct walk *w, double temperature,
     w->n_drawn = more > 0 ? drawn + 1 : drawn;
 }
 
-/* One restart: from the best so far or, every second time, from anywhere. The
+/* One restart: from the best before or, every second time, from anywhere. The
  * temperature begins where a mean step up is taken one time in three, but at a
  * tenth of the period at most (what exceeds memory makes the mean large), and
  * ends at a ten-thousandth of the period. */
@@ -201,13 +203,54 @@ static void walk(const struct weft_search *s, struct walk *w, int64_t n,
     }
 }
 
-void weft_search_anneal(const struct weft_search *s,
-                        const struct weft_search_how *how,
-                        struct weft_search_result *best)
+/* Restarts begin with the same result and know nothing of one another. */
+struct restarts {
+    const struct weft_search *s;
+    const struct weft_search_how *how;
+    int64_t n_each;                 /* evaluations */
+    struct weft_search_result *own; /* (restarts) */
+};
+
+static void restart(void *ctx, int64_t i)
+{
+    struct restarts *r = ctx;
+    struct walk w = {
+        .s = r->s, .seed = r->how->seed, .restart = (uint32_t) i};
+    walk(r->s, &w, r->n_each, r->how, &r->own[i]);
+}
+
+/* What a restart has found counts, and its evaluations once. */
+static void join(const struct weft_search *s,
+                 const struct weft_search_result *own,
+                 struct weft_search_result *best)
+{
+    int64_t evaluations = best->evaluations + own->evaluations;
+    for (int32_t i = 0; i < own->n_finalists; i++)
+        weft_search_consider(s, own->finalist[i].choice,
+                             &own->finalist[i].value, best);
+    weft_search_consider(s, own->choice, &own->value, best);
+    best->evaluations = evaluations;
+    best->stopped = best->stopped || own->stopped;
+}
+
+int weft_search_anneal(const struct weft_search *s,
+                       const struct weft_search_how *how,
+                       struct weft_search_result *best, struct weft_err *err)
 {
     int32_t n = how->restarts > 0 ? how->restarts : 4;
-    for (int32_t r = 0; r < n && !best->stopped; r++) {
-        struct walk w = {.s = s, .seed = how->seed, .restart = (uint32_t) r};
-        walk(s, &w, how->evaluations / n, how, best);
+    struct restarts r = {.s = s, .how = how, .n_each = how->evaluations / n};
+    if (r.n_each == 0 || best->stopped)
+        return 0;
+    r.own = weft_alloc((size_t) n, sizeof *r.own);
+    if (!r.own)
+        return weft_err_nomem(err, "restarts", (size_t) n * sizeof *r.own);
+    for (int32_t i = 0; i < n; i++) {
+        r.own[i] = *best;
+        r.own[i].evaluations = 0;
     }
+    weft_threads_run(how->n_threads, n, restart, &r);
+    for (int32_t i = 0; i < n; i++)
+        join(s, &r.own[i], best);
+    weft_free(r.own);
+    return 0;
 }

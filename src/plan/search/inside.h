@@ -127,10 +127,17 @@ void weft_search_consider(const struct weft_search *s, const int32_t *choice,
 void weft_search_greedy(const struct weft_search *s,
                         const struct weft_search_how *how,
                         struct weft_search_result *best);
-void weft_search_anneal(const struct weft_search *s,
-                        const struct weft_search_how *how,
-                        struct weft_search_result *best);
-/* Sets best->bound, too. Errors: WEFT_ENOMEM. */
+/* Errors: WEFT_ENOMEM. */
+int weft_search_anneal(const struct weft_search *s,
+                       const struct weft_search_how *how,
+                       struct weft_search_result *best, struct weft_err *err);
+/* Looks at every choice; sets best->bound, too. Errors: WEFT_EINVAL, there are
+ * too many. */
+int weft_search_every(const struct weft_search *s,
+                      const struct weft_search_how *how,
+                      struct weft_search_result *best, struct weft_err *err);
+/* Sets best->bound, too; without branches, to what needs none. Errors:
+ * WEFT_ENOMEM. */
 int weft_search_branch(const struct weft_search *s,
                        const struct weft_search_how *how,
                        struct weft_search_result *best, struct weft_err *err);

@@ -280,22 +280,55 @@ static bool is_proven(const struct weft_search *s,
     return most < INFINITY && r->bound >= most * (1 - WEFT_SEARCH_NEAR);
 }
 
+/* What a method does not have is not to be done. */
+static struct weft_search_how only(const struct weft_search_how *how)
+{
+    enum weft_search_method m = how->method;
+    struct weft_search_how all = *how;
+    if (m != WEFT_SEARCH_ALL && m != WEFT_SEARCH_ANNEAL)
+        all.evaluations = 0;
+    if (m != WEFT_SEARCH_ALL && m != WEFT_SEARCH_BRANCHES)
+        all.branches = 0;
+    return all;
+}
+
+static struct weft_search_how some_of(const struct weft_search_how *how)
+{
+    struct weft_search_how few = *how;
+    few.evaluations /= SOON;
+    few.branches /= SOON;
+    return few;
+}
+
+static int walk_and_prove(const struct weft_search *s,
+                          const struct weft_search_how *how,
+                          struct weft_search_result *best,
+                          struct weft_err *err)
+{
+    int rc = weft_search_anneal(s, how, best, err);
+    return rc ? rc : weft_search_branch(s, how, best, err);
+}
+
+const char *weft_search_method_name(enum weft_search_method method)
+{
+    static const char *const name[] = {"all", "greedy", "anneal", "branches",
+                                       "exhaustive"};
+    return name[method];
+}
+
 int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err)
 {
+    const struct weft_search_how all = only(how), few = some_of(&all);
     *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY},
                                        .any_order = INFINITY};
-    struct weft_search_how few = *how;
-    few.evaluations /= SOON;
-    few.branches /= SOON;
-    weft_search_greedy(s, how, out);
-    weft_search_anneal(s, &few, out);
-    int rc = weft_search_branch(s, &few, out, err);
-    if (!rc && !out->stopped && !is_proven(s, how, out)) {
-        weft_search_anneal(s, how, out);
-        rc = weft_search_branch(s, how, out, err);
-    }
+    weft_search_greedy(s, &all, out);
+    int rc = walk_and_prove(s, &few, out, err);
+    if (!rc && how->method == WEFT_SEARCH_EXHAUSTIVE)
+        rc = weft_search_every(s, &all, out, err);
+    else if (!rc && !out->stopped && !is_proven(s, &all, out))
+        rc = walk_and_prove(s, &all, out, err);
     out->any_order = fmin(out->any_order, out->bound);
     out->fits = out->value.bytes <= s->p->device_bytes;
     return rc;

@@ -21,8 +21,9 @@
  * Two trained models whose pipelines are fused are one call, which has a layout
  * for each of them and ends when both are trained.
  *
- * Methods: greedy, annealing from there, branch and bound. Pure and
- * deterministic: a seed and a number of evaluations give one result.
+ * Methods: greedy, annealing from there, branch and bound, and every choice. Pure
+ * and deterministic: a seed and a number of evaluations give one result, in any
+ * number of threads.
  */
 #ifndef WEFT_PLAN_SEARCH_SEARCH_H
 #define WEFT_PLAN_SEARCH_SEARCH_H
@@ -133,16 +134,33 @@ struct weft_search_value weft_search_value(const struct weft_search *s,
 /* Periods closer than this share count as one. */
 #define WEFT_SEARCH_NEAR 1e-4
 
+enum weft_search_method {
+    WEFT_SEARCH_ALL,        /* annealing, then branch and bound */
+    WEFT_SEARCH_GREEDY,     /* the fastest option of each call, and one call
+                               after the other its best beside the others' */
+    WEFT_SEARCH_ANNEAL,     /* from there */
+    WEFT_SEARCH_BRANCHES,   /* greedy, then branch and bound */
+    WEFT_SEARCH_EXHAUSTIVE, /* every choice: of few alone */
+    WEFT_N_SEARCH_METHODS
+};
+/* "all", "greedy", "anneal", "branches", "exhaustive". Static. */
+const char *weft_search_method_name(enum weft_search_method method);
+/* Choices of an exhaustive search, at most. */
+enum { WEFT_SEARCH_CHOICES = 10000000 };
+
 struct weft_search_how {
+    enum weft_search_method method;
     uint64_t seed;
     int64_t evaluations; /* of annealing, over all its restarts */
-    int32_t restarts;    /* 0: 4 */
+    int32_t restarts;    /* independent ones; 0: 4 */
+    int32_t n_threads;   /* changes no result; 0: one */
     int64_t branches;    /* that branch and bound bounds; 0: none */
     /* the period of a choice of another problem: what is not better is not
      * looked at by branch and bound, and the bound is no more than it; 0:
      * none */
     double known;
-    /* Asked now and then; true: return the best so far. NULL: nobody asks. */
+    /* Asked now and then, in any thread; true: return the best so far. NULL:
+     * nobody asks. */
     bool (*stop)(void *ctx);
     void *ctx;
 };
@@ -167,7 +185,8 @@ struct weft_search_result {
 };
 
 /* Finds a choice. Where none that fits was found, the one that exceeds memory
- * the least. Errors: WEFT_ENOMEM. */
+ * the least. Errors: WEFT_EINVAL, more choices than an exhaustive search has;
+ * WEFT_ENOMEM. */
 int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "plan/fixed.h"
 #include "run/common.h"
 #include "run/plans.h"
@@ -64,8 +65,9 @@ int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
 {
     struct weft_simulate_options simulate = weft_known_options(t->known,
                                                                &t->job);
-    const struct weft_find find = {
+    struct weft_find find = {
         .simulate = &simulate, .how = *how, .stop = how->stop};
+    find.how.n_threads = weft_threads_usable();
     if (lengths)
         simulate.lengths = lengths;
     know(needs, simulate.cluster);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "run/predict/options_inside.h"
+#include "run/predict/candidates_inside.h"
 
 /* Layouts are left out that cannot be in a plan that takes less than this times
  * the best known: among 20 finalists simulations choose another plan than the
@@ -50,108 +50,6 @@ int weft_candidate_add(struct weft_finding *f, int32_t call,
     return 0;
 }
 
-/* Whether a training layout's weights, gradients and optimizer state, or those
- * without that where it is offloaded, are known to exceed a device: they are
- * the same with any micro-batches, recomputed or not. */
-static bool is_large(const struct weft_finding *f, int32_t call,
-                     const struct weft_call_plan *at, bool offload)
-{
-    const struct weft_candidates *list = &f->candidates[call];
-    for (int32_t k = 0; k < list->n; k++) {
-        const struct weft_call_plan *p = &list->at[k].plan;
-        if (list->at[k].large && p->offload == offload
-            && memcmp(&p->mesh, &at->mesh, sizeof p->mesh) == 0
-            && p->dp == at->dp && p->tp == at->tp && p->pp == at->pp
-            && p->zero == at->zero)
-            return true;
-    }
-    return false;
-}
-
-/* Whether a layout need not be priced: it exceeds a device as another one does,
- * or offloads what fits, which takes time. That without is listed before it. */
-static bool is_needless(const struct weft_finding *f, int32_t call,
-                        const struct weft_call_plan *at)
-{
-    return weft_flow_trains(f->needs->flow, call)
-        && (is_large(f, call, at, at->offload)
-            || (at->offload && !f->fixed.call[call].offload
-                && !is_large(f, call, at, false)));
-}
-
-/* The price of a layout whose samples are cut alike, as it is one of another
- * number of micro-batches; NULL: none was priced. Its variant may have been
- * left out since. */
-static const struct weft_option *known_price(const struct weft_finding *f,
-                                             int32_t call,
-                                             const struct weft_call_plan *at)
-{
-    for (int32_t k = 0; k < f->n_variants[call]; k++)
-        if (weft_pricer_same(f->pricer, &f->variant[call][k].plan, at, call))
-            return &f->variant[call][k];
-    return NULL;
-}
-
-static void set_large(const struct weft_finding *f,
-                      const struct weft_option *o, struct weft_candidate *c)
-{
-    double has = (double) f->needs->device_bytes;
-    c->needs = o->held + o->active;
-    c->large = o->held > has;
-    c->lost = c->needs > has;
-}
-
-static int32_t n_open(const struct weft_finding *f, int32_t call)
-{
-    int32_t n = 0;
-    for (int32_t k = 0; k < f->candidates[call].n; k++)
-        n += !f->candidates[call].at[k].closed;
-    return n;
-}
-
-static int32_t n_all_open(const struct weft_finding *f)
-{
-    int32_t n = 0;
-    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
-        n += n_open(f, c);
-    return n;
-}
-
-/* Prices a layout, which then is a variant of its call, unless that takes too
- * much memory. */
-static int price(struct weft_finding *f, int32_t call,
-                 struct weft_candidate *c, struct weft_err *err)
-{
-    struct weft_priced priced[WEFT_MAX_CALLS];
-    c->closed = true;
-    c->lost = is_needless(f, call, &c->plan);
-    if (c->lost)
-        return 0;
-    const struct weft_option *known = known_price(f, call, &c->plan);
-    if (known) {
-        struct weft_option o = *known;
-        o.plan = c->plan;
-        set_large(f, &o, c);
-        return weft_finding_add(f, call, &o, err);
-    }
-    int rc = weft_pricer_price(f->pricer, &c->plan, 1u << call, priced, err);
-    f->n_priced += !rc;
-    f->n_left_out += rc == WEFT_ENOMEM;
-    if (rc == WEFT_ENOMEM) {
-        f->left_out_s = fmin(f->left_out_s, c->bound);
-        rc = 0;
-    } else if (!rc) {
-        const struct weft_option o = weft_finding_option(f, call, &c->plan,
-                                                         &priced[call]);
-        set_large(f, &o, c);
-        rc = weft_finding_add(f, call, &o, err);
-    }
-    f->stopped = weft_finding_stops(f);
-    weft_finding_tell(f, WEFT_FIND_PRICES, f->n_priced,
-                      f->n_priced + n_all_open(f));
-    return rc;
-}
-
 /* ---- What is known so far ------------------------------------------------ */
 
 /* Sets the period of the shortest plan that is known, where layouts that are
@@ -164,6 +62,7 @@ static int estimate(struct weft_finding *f, double *shortest,
     struct weft_search *s = NULL;
     struct weft_search_how how = f->find->how;
     int64_t n = 0;
+    how.method = WEFT_SEARCH_ALL;
     how.evaluations = WALKED;
     how.branches = 0;
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++)
@@ -363,7 +262,7 @@ static int probe_slim(struct weft_finding *f, struct weft_err *err)
         for (int k = 0; k < TRIES && n_within(f, c, share) == 0 && !rc
                         && !f->stopped && (at = best_of(f, c, 0, slim));
              k++) {
-            rc = price(f, c, at, err);
+            rc = weft_candidate_price(f, c, at, err);
             if (at->needs > share)
                 slim *= share / at->needs;
         }
@@ -371,10 +270,49 @@ static int probe_slim(struct weft_finding *f, struct weft_err *err)
     return rc;
 }
 
+/* Lists the most promising open layouts of a call, which are closed
+ * meanwhile. */
+static int take_best(struct weft_pricing *l, int32_t call, int32_t size,
+                     int64_t n, struct weft_err *err)
+{
+    struct weft_candidate *at;
+    int rc = 0;
+    for (; n > 0 && !rc && (at = best_of(l->f, call, size, INFINITY)); n--) {
+        rc = weft_pricing_add(l, call, at, err);
+        at->closed = true;
+    }
+    return rc;
+}
+
+static void open_again(struct weft_pricing *l)
+{
+    for (int32_t i = 0; i < l->n; i++)
+        l->at[i].c->closed = false;
+}
+
+/* Prices the first that probe() will come to. */
+static int probe_ahead(struct weft_finding *f, struct weft_err *err)
+{
+    struct weft_pricing list = {.f = f};
+    int rc = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++)
+        for (int32_t size = f->needs->n_nodes * f->n_devices; size > 0 && !rc;
+             size--)
+            rc = take_best(&list, c, size, PROBES, err);
+    open_again(&list);
+    if (!rc && f->find->how.n_threads > 1)
+        rc = weft_pricing_ahead(&list, 0, err);
+    f->stopped = f->stopped || atomic_load(&list.over);
+    weft_free(list.at);
+    return rc;
+}
+
 static int probe(struct weft_finding *f, struct weft_err *err)
 {
     int rc = probe_slim(f, err);
     int32_t all = f->needs->n_nodes * f->n_devices;
+    if (!rc && !f->stopped)
+        rc = probe_ahead(f, err);
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
         for (int32_t size = all; size > 0; size--) {
             int32_t want = n_fitting(f, c) + PROBES;
@@ -383,7 +321,7 @@ static int probe(struct weft_finding *f, struct weft_err *err)
                  k < TRIES && n_fitting(f, c) < want && !rc && !f->stopped
                  && (at = best_of(f, c, size, INFINITY));
                  k++)
-                rc = price(f, c, at, err);
+                rc = weft_candidate_price(f, c, at, err);
         }
     }
     return rc;
@@ -394,16 +332,18 @@ static int probe(struct weft_finding *f, struct weft_err *err)
 static int price_batch(struct weft_finding *f, int32_t n,
                        struct weft_err *err)
 {
-    int32_t all = n_all_open(f);
+    int32_t all = weft_candidates_all_open(f);
+    struct weft_pricing list = {.f = f};
     int rc = 0;
-    for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
-        int64_t part = weft_ceil_div((int64_t) n_open(f, c) * n, all);
-        struct weft_candidate *at;
-        for (; part > 0 && !rc && !f->stopped
-               && (at = best_of(f, c, 0, INFINITY));
-             part--)
-            rc = price(f, c, at, err);
-    }
+    for (int32_t c = 1; c < f->needs->flow->n_calls && !rc; c++)
+        rc = take_best(
+            &list, c, 0,
+            weft_ceil_div((int64_t) weft_candidates_open(f, c) * n, all),
+            err);
+    open_again(&list);
+    if (!rc)
+        rc = weft_pricing_run(&list, err);
+    weft_free(list.at);
     return rc;
 }
 
@@ -430,7 +370,7 @@ int weft_candidates_price(struct weft_finding *f, struct weft_err *err)
     double shortest = INFINITY;
     int32_t batch = BATCH;
     int rc = 0;
-    while (!rc && !f->stopped && n_all_open(f) > 0) {
+    while (!rc && !f->stopped && weft_candidates_all_open(f) > 0) {
         double before = shortest;
         if (bounded)
             rc = estimate(f, &shortest, err);
@@ -438,15 +378,16 @@ int weft_candidates_price(struct weft_finding *f, struct weft_err *err)
             rc = bound(f, shortest, err);
         /* a search again is worth more layouts where the last found nothing */
         batch = shortest < before ? BATCH : 2 * batch;
-        if (!rc && n_all_open(f) > 0)
-            rc = price_batch(f, bounded ? batch : n_all_open(f), err);
+        if (!rc && weft_candidates_all_open(f) > 0)
+            rc = price_batch(f, bounded ? batch : weft_candidates_all_open(f),
+                             err);
     }
     return rc;
 }
 
 int weft_candidates_leave(struct weft_finding *f, struct weft_err *err)
 {
-    int rc = n_all_open(f) > 0 ? bound(f, INFINITY, err) : 0;
+    int rc = weft_candidates_all_open(f) > 0 ? bound(f, INFINITY, err) : 0;
     for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++)
         for (int32_t k = 0; k < f->candidates[c].n; k++)
             if (!f->candidates[c].at[k].closed)

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "job/plan_needs.h"
+#include "run/predict/compare.h"
 #include "run/predict/find_inside.h"
 #include "run/predict/shortage.h"
 #include "run/trainer.h"
@@ -88,41 +90,65 @@ static void set_searched(const struct ranking *r, int32_t i,
         .fullest = v->bytes / (double) r->f->needs->device_bytes};
 }
 
+/* A finalist to be simulated, and what comes of it. */
+struct trial {
+    const struct ranking *r;
+    int32_t finalist;
+    bool moves;    /* its last samples do ... */
+    bool can_move; /* ... or could */
+    int rc;
+    struct weft_err err;
+    struct weft_simulated simulated;
+};
+
+/* One of several threads' trials. */
+static void try(void *ctx, int64_t i)
+{
+    struct trial *t = (struct trial *) ctx + i;
+    const struct weft_finding *f = t->r->f;
+    struct weft_plan plan;
+    weft_plan_begin(f->needs, &plan);
+    choose(t->r, t->finalist, t->moves, &plan);
+    t->rc = weft_plan_check(&plan, f->needs, &t->err);
+    if (!t->rc)
+        t->rc = weft_pricer_simulate(f->pricer, &plan, f->find->stop,
+                                     f->find->how.ctx, &t->simulated,
+                                     &t->err);
+    t->can_move = can_move(&plan);
+    weft_plan_release(&plan);
+}
+
 /* Where time is up before the first one has been simulated, or it is too large,
  * it is taken as the search has it until another one is simulated; a later one
  * is left out. */
-static int simulate(struct ranking *r, int32_t i, bool moves,
-                    struct weft_err *err)
+static int rank(struct ranking *r, const struct trial *t,
+                struct weft_err *err)
 {
-    const struct weft_find *find = r->f->find;
     struct weft_found *out = r->out;
-    struct weft_simulated simulated;
+    int32_t i = t->finalist;
+    bool missed = t->rc == WEFT_EINTERRUPTED || t->rc == WEFT_ENOMEM;
     r->least_s[i] = INFINITY;
-    choose(r, i, moves, r->plan);
-    int rc = weft_plan_check(r->plan, r->f->needs, err);
-    if (!rc)
-        rc = weft_pricer_simulate(r->f->pricer, r->plan, find->stop,
-                                  find->how.ctx, &simulated, err);
-    bool missed = rc == WEFT_EINTERRUPTED || rc == WEFT_ENOMEM;
     if (missed && r->n_played > 0)
         return 0;
-    if (rc && !missed)
-        return rc;
+    if (t->rc && !missed) {
+        *err = t->err;
+        return t->rc;
+    }
     if (out->unplayed)
         r->n_played = r->best = 0;
     out->unplayed = missed;
-    if (missed)
-        set_searched(r, i, &simulated);
     struct played *now = &r->played[r->n_played];
     struct weft_simulated *s = &now->simulated;
-    *s = simulated;
+    *s = t->simulated;
+    if (missed)
+        set_searched(r, i, s);
     now->finalist = i;
-    now->moves = moves;
-    double *best = &out->best_s[out->fused[i]][moves];
+    now->moves = t->moves;
+    double *best = &out->best_s[out->fused[i]][t->moves];
     if (!out->unplayed && s->fullest <= 1
         && (*best <= 0 || s->iteration_s < *best))
         *best = s->iteration_s;
-    if (!moves && s->fullest <= 1 && can_move(r->plan))
+    if (!t->moves && s->fullest <= 1 && t->can_move)
         r->least_s[i] = s->gen_infer_least_s > 0
                           ? s->iteration_s - s->gen_infer_s
                                 + s->gen_infer_least_s
@@ -131,6 +157,21 @@ static int simulate(struct ranking *r, int32_t i, bool moves,
         r->best = r->n_played;
     r->n_played++;
     return 0;
+}
+
+/* Simulates n finalists from the first on, each in a thread, and ranks them. */
+static int simulate(struct ranking *r, int32_t first, int32_t n, bool moves,
+                    struct weft_err *err)
+{
+    struct trial trial[WEFT_SEARCH_FINALISTS];
+    int rc = 0;
+    for (int32_t i = 0; i < n; i++)
+        trial[i] = (struct trial){
+            .r = r, .finalist = first + i, .moves = moves};
+    weft_threads_run(n, n, try, trial);
+    for (int32_t i = 0; i < n && !rc; i++)
+        rc = rank(r, &trial[i], err);
+    return rc;
 }
 
 /* Finalists that can still become the fastest when their last samples move,
@@ -145,9 +186,16 @@ static int simulate_moves(struct ranking *r, struct weft_err *err)
             at = r->least_s[i] < r->least_s[at] ? i : at;
         if (!(r->least_s[at] < r->played[r->best].simulated.iteration_s))
             break;
-        rc = simulate(r, at, true, err);
+        rc = simulate(r, at, 1, true, err);
     }
     return rc;
+}
+
+/* Simulations at the same time, for which there are threads and memory. */
+static int32_t n_at_once(const struct weft_finding *f)
+{
+    int32_t n = f->find->how.n_threads;
+    return n > 1 ? weft_min32(n, weft_simulate_at_once(f->needs)) : 1;
 }
 
 static int simulate_all(struct ranking *r, struct weft_err *err)
@@ -157,10 +205,12 @@ static int simulate_all(struct ranking *r, struct weft_err *err)
     bool must = f->config->rollout.inter_stage_fusion;
     int32_t n = out->result.n_finalists;
     int rc = 0;
-    for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
-        rc = simulate(r, i, must, err);
+    for (int32_t i = 0, k; i < n && !rc && (i == 0 || !stop(f->find));
+         i += k) {
+        k = weft_min32(n - i, n_at_once(f));
+        rc = simulate(r, i, k, must, err);
         out->finalists = out->unplayed ? 0 : r->n_played;
-        weft_finding_tell(f, WEFT_FIND_SIMULATES, i + 1, n);
+        weft_finding_tell(f, WEFT_FIND_SIMULATES, i + k, n);
     }
     return rc || must ? rc : simulate_moves(r, err);
 }

@@ -136,6 +136,8 @@ static int search_moved(const struct weft_finding *f,
     bool known = (f->moved && !f->moved->stopped)
               || !weft_config_generates(f->config);
     out->moved_bound = known ? INFINITY : 0;
+    if (how.method == WEFT_SEARCH_EXHAUSTIVE) /* a bound alone */
+        how.method = WEFT_SEARCH_BRANCHES;
     how.known = out->result.value.period;
     how.evaluations /= 8;
     for (int k = WEFT_MOVED; k < WEFT_PROBLEMS && !rc; k++) {

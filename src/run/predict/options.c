@@ -567,8 +567,11 @@ void weft_finding_close(struct weft_finding *f)
         weft_finding_free_options(f->moved);
     weft_free(f->moved);
     weft_finding_free_options(f);
-    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
+        for (int32_t k = 0; k < f->candidates[c].n; k++)
+            weft_free(f->candidates[c].at[k].ahead);
         weft_free(f->candidates[c].at);
+    }
     weft_free(f->tried);
     weft_pricer_free(f->pricer);
 }

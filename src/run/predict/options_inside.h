@@ -12,6 +12,13 @@
  * was nearest to simulations with half of it, compared with none and all. */
 #define WEFT_FINDING_BUBBLES 0.5
 
+/* What a layout was priced with ahead of time. */
+struct weft_ahead_price {
+    struct weft_priced priced;
+    int rc;
+    struct weft_err err;
+};
+
 /* A layout that a call may have. */
 struct weft_candidate {
     struct weft_call_plan plan; /* from node 0, device 0 on */
@@ -21,6 +28,7 @@ struct weft_candidate {
     bool closed;  /* it has been priced or is left out */
     bool large;   /* priced, and what it holds exceeds a device */
     bool lost;    /* no plan with it fits, or it is needless */
+    struct weft_ahead_price *ahead; /* NULL: it was not */
 };
 
 struct weft_candidates {
