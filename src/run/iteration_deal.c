@@ -203,8 +203,8 @@ int32_t weft_iteration_replica(const struct weft_iteration *p,
         n_freed += p->t->gen[p->set[k].call].n_freed;
     if (least == INFINITY
         || (!p->deal.last && n_freed == 0
-            && least + n
-                   > weft_ceil_div(c->set->n, p->t->layout[c->call].plan.dp)))
+            && least + n > (double) weft_ceil_div(
+                   c->set->n, p->t->layout[c->call].plan.dp)))
         return -1;
     return weft_min_tree_first(&c->next, least);
 }
