@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that stand for an instance of four Hopper GPUs as
- * examples/clusters/rlhfuse_hopper.yaml has them: one is as fast as the four, and
- * a layer takes 10 us more, as its sums do. And the model that generates. */
+ * examples/clusters/rlhfuse_hopper.yaml has them: one is as fast as the four,
+ * and a layer takes 10 us more, as its sums do. And the model that
+ * generates. */
 #ifndef WEFT_BENCH_HOPPERS_H
 #define WEFT_BENCH_HOPPERS_H
 

@@ -48,8 +48,8 @@ static double cpu_s(void)
     return (double) clock() / CLOCKS_PER_SEC;
 }
 
-/* The processor's seconds when layouts are no longer priced, and when the search
- * ends; asked by the one and the other. */
+/* The processor's seconds when layouts are no longer priced, and when the
+ * search ends; asked by the one and the other. */
 struct limit {
     double priced_s, searched_s;
 };
@@ -113,8 +113,8 @@ static struct weft_search_result search(const struct weft_config *config,
 }
 
 /* All of it; and where that takes longer than a minute, what a minute finds,
- * divided as `weft plan --time-limit 60` divides it. What is proven by the whole
- * search says how much any other could do better. */
+ * divided as `weft plan --time-limit 60` divides it. What is proven by the
+ * whole search says how much any other could do better. */
 static void show_bars(const struct weft_config *config,
                       const struct weft_run_needs *needs,
                       struct weft_find find)

@@ -270,8 +270,8 @@ static void tell_memory(const struct weft_cli_plan_options *o,
     weft_cli_tell(o, text);
 }
 
-/* Time that a search has: half of it to price layouts, three fifths before plans
- * are simulated as a whole, a tenth to count the plan's memory. */
+/* Time that a search has: half of it to price layouts, three fifths before
+ * plans are simulated as a whole, a tenth to count the plan's memory. */
 struct limit {
     double priced_s, searched_s, end_s; /* INFINITY: none */
     double all_s; /* when a search ends that nobody asked for */

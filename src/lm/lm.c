@@ -77,8 +77,8 @@ static const struct weft_where anywhere = {
 
 /* ---- Layouts ---------------------------------------------------------- */
 
-/* Whether it is for a call to choose how many devices serve a replica; GPUs have
- * one each. */
+/* Whether it is for a call to choose how many devices serve a replica; GPUs
+ * have one each. */
 static bool chooses(const struct weft_model *m)
 {
     return m->tp == 0 && weft_rt_n_gpus(m->context->rt) == 0;

@@ -17,8 +17,8 @@ struct weft_model {
     struct weft_tokenizer *tokenizer; /* NULL: the folder has none */
     struct weft_g_model tiles;
     char *folder;
-    /* CPU devices that serve a replica; 0: each call chooses, by costs, or where
-     * there are none (NULL) by a rule (lm/replicas.h) */
+    /* CPU devices that serve a replica; 0: each call chooses, by costs, or
+     * where there are none (NULL) by a rule (lm/replicas.h) */
     int32_t tp;
     const struct weft_costs_file *costs; /* borrowed, as their path */
     const char *costs_path;

@@ -19,8 +19,8 @@ int weft_pass_price_create(struct weft_costs *costs,
                            struct weft_err *err);
 void weft_pass_price_free(struct weft_pass_price *pass); /* NULL is allowed */
 
-/* Whether all of it was measured, or the cluster's description says what some of
- * it takes. */
+/* Whether all of it was measured, or the cluster's description says what some
+ * of it takes. */
 bool weft_pass_price_is_measured(const struct weft_pass_price *pass);
 
 /* Seconds of a pass of so many rows through all stages, one after another. */

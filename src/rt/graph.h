@@ -196,15 +196,15 @@ int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
 int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
                    struct weft_err *err);
 
-/* The same, but all ranks get what is in any rank's `bytes`, a multiple of 8: of
- * each 8 of them at most one rank's are not 0. Collective. */
+/* The same, but all ranks get what is in any rank's `bytes`, a multiple of 8:
+ * of each 8 of them at most one rank's are not 0. Collective. */
 int weft_seq_merge(struct weft_seq *seq, void *data, size_t bytes,
                    struct weft_err *err);
 
 /* As weft_seq_agree() in one broadcast, for decisions that come often: a rank's
  * failure ends it soon, not at once, and at the latest where rank 0 says that
- * this is the `last` one of its kind. Who cannot go on fails the sequence, and calls
- * this with `last` until it returns the error. Collective. */
+ * this is the `last` one of its kind. Who cannot go on fails the sequence, and
+ * calls this with `last` until it returns the error. Collective. */
 int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
                   struct weft_err *err);
 

@@ -199,8 +199,8 @@ static int32_t replica_of(const struct weft_g_generate *gen, int32_t k,
     return (i < gen->n_instances ? i : k) % weft_migration_replicas(gen);
 }
 
-/* How long samples wait for a full micro-batch: as a run deals them by its clock
- * (iteration_infer.c), while the micro-batch would take, here of one sample. */
+/* How long samples wait for a full micro-batch: as long as theirs would take,
+ * by a run's clock (iteration_infer.c); here one of one sample. */
 static double wait_s(struct choice *c, int32_t n)
 {
     const struct weft_overlap_sample *sample = c->sample;
@@ -400,9 +400,9 @@ static int choose(const struct weft_iteration_set *set,
     return rc;
 }
 
-/* Of a migration that is said: samples go on in batches up to BS_max, where they
- * then move and that takes no longer than with all slots by the lengths that
- * are known; and with their caches, where that is faster than to be read
+/* Of a migration that is said: samples go on in batches up to BS_max, where
+ * they then move and that takes no longer than with all slots by the lengths
+ * that are known; and with their caches, where that is faster than to be read
  * again. */
 static int refine(const struct weft_iteration_set *set,
                   struct weft_migration_when *when, struct weft_err *err)

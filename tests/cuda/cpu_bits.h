@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where GPUs have the bits of CPUs, for tests. Elsewhere these compare GPUs with
- * GPUs bit for bit, and with CPUs to a tolerance.
+ * Where GPUs have the bits of CPUs, for tests. Elsewhere these compare GPUs
+ * with GPUs bit for bit, and with CPUs to a tolerance.
  */
 #ifndef WEFT_TESTS_CUDA_CPU_BITS_H
 #define WEFT_TESTS_CUDA_CPU_BITS_H

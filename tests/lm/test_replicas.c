@@ -333,8 +333,8 @@ static void test_batches(void)
 
 /* ---- The rule ------------------------------------------------------------ */
 
-/* As many replicas as have 32 samples, or 4 micro-batches, each; of equally many
- * blocks for each device. */
+/* As many replicas as have 32 samples, or 4 micro-batches, each; of equally
+ * many blocks for each device. */
 static void test_rule(void)
 {
     static const struct {

@@ -64,7 +64,8 @@ struct graph {
     struct weft_search_call call[MOST];
 };
 static const struct graph graphs[] = {
-    /* generate (0) -> score (1), value (2) -> train (3), train the critic (4) */
+    /* generate (0) -> score (1), value (2) -> train (3), train the critic
+     * (4) */
     {"ppo",
      5,
      {{.role = 0, GENERATES},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans that are found for algorithms with other calls than PPO's: ReMax, which
- * generates twice, GRPO, which has no critic, DPO, which generates nothing. Every
- * choice of all their layouts, also of those that a search does not price, by
- * brute force, against what is found and proven; and a run of the found plan
- * against one of one device.
+ * generates twice, GRPO, which has no critic, DPO, which generates nothing.
+ * Every choice of all their layouts, also of those that a search does not
+ * price, by brute force, against what is found and proven; and a run of the
+ * found plan against one of one device.
  */
 #include "find_fixture.h"
 

@@ -252,7 +252,7 @@ static void test_time_is_up_and_nothing_fits(void)
     close_finding(&f);
 }
 
-/* ---- Threads -------------------------------------------------------------- */
+/* ---- Threads ------------------------------------------------------------ */
 
 static bool same_option(const struct weft_option *a,
                         const struct weft_option *b)
@@ -278,8 +278,8 @@ static bool same_variants(const struct weft_finding *a,
 }
 
 /* Prices, what is left out, and plans are the same in any number of threads:
- * where memory counts, so that a layout's price makes others needless, and where
- * recordings are too large. Returns how many are left out for that. */
+ * where memory counts, so that a layout's price makes others needless, and
+ * where recordings are too large. Returns how many are left out for that. */
 static int64_t check_threads(const char *config, int64_t device_bytes,
                              int64_t most_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of an iteration, from given spans and of a run that generates ahead; and
- * prices of layouts beside those of whole runs. */
+/* Times of an iteration, from given spans and of a run that generates ahead;
+ * and prices of layouts beside those of whole runs. */
 #include <math.h>
 
 #include "graphs/algorithms.h"

@@ -147,8 +147,8 @@ const int64_t *weft_engine_memory(const struct weft_engine *e, int32_t place);
  * others. */
 bool weft_engine_counts(const struct weft_engine *e, int32_t place, int c);
 /* With job.n_slices: into how many slices time until now is cut, from second 0
- * on, each of *s_out seconds; at least half of those that there may be, once time has
- * passed. */
+ * on, each of *s_out seconds; at least half of those that there may be, once
+ * time has passed. */
 int32_t weft_engine_slices(const struct weft_engine *e, double *s_out);
 /* Of slice i, what a place held when that was most, by class and in all; what
  * it held when the slice began counts. Of classes that do not count together

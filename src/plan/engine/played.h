@@ -90,8 +90,8 @@ int32_t weft_played_fullest(const struct weft_played *p);
 int32_t weft_played_first_device(const struct weft_played *p, int32_t place);
 
 /* Appended to a text. Errors: WEFT_ENOMEM.
- * _svg: a picture, a row for each device, coloured by call, and what places hold
- * over time, if that was noted (job.n_slices). _text: tables;
+ * _svg: a picture, a row for each device, coloured by call, and what places
+ * hold over time, if that was noted (job.n_slices). _text: tables;
  * _json: the same, and more (doc/simulate.md). */
 int weft_played_svg(const struct weft_played *p, struct weft_string *out,
                     struct weft_err *err);
@@ -99,8 +99,8 @@ int weft_played_text(const struct weft_played *p, struct weft_string *out,
                      struct weft_err *err);
 int weft_played_json(const struct weft_played *p, struct weft_string *out,
                      struct weft_err *err);
-/* Writes a Chrome/Perfetto trace: a rank is a process, a device a thread, what a
- * place holds over time, if that was noted, a counter; of
+/* Writes a Chrome/Perfetto trace: a rank is a process, a device a thread, what
+ * a place holds over time, if that was noted, a counter; of
  * at most WEFT_PLAYED_EVENTS tasks and messages, the first ones. Errors: those
  * of weft_file_writer_open() and its like. */
 enum { WEFT_PLAYED_EVENTS = 1000000 };

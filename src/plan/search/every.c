@@ -25,7 +25,8 @@ static bool go_on(const struct weft_search *s, int32_t *choice)
     return false;
 }
 
-/* One that can neither be the best nor a finalist by its bound is not played. */
+/* One that can neither be the best nor a finalist by its bound is not
+ * played. */
 static void look(const struct weft_search *s, const int32_t *choice,
                  struct weft_search_result *best)
 {

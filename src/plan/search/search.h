@@ -21,9 +21,9 @@
  * Two trained models whose pipelines are fused are one call, which has a layout
  * for each of them and ends when both are trained.
  *
- * Methods: greedy, annealing from there, branch and bound, and every choice. Pure
- * and deterministic: a seed and a number of evaluations give one result, in any
- * number of threads.
+ * Methods: greedy, annealing from there, branch and bound, and every choice.
+ * Pure and deterministic: a seed and a number of evaluations give one result,
+ * in any number of threads.
  */
 #ifndef WEFT_PLAN_SEARCH_SEARCH_H
 #define WEFT_PLAN_SEARCH_SEARCH_H

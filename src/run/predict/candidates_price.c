@@ -8,8 +8,8 @@
 #include "base/threads.h"
 #include "run/predict/candidates_inside.h"
 
-/* Whether two layouts of training have the same weights, gradients and optimizer
- * state on the same devices, wherever these are kept. */
+/* Whether two layouts of training have the same weights, gradients and
+ * optimizer state on the same devices, wherever these are kept. */
 static bool has_same_state(const struct weft_call_plan *a,
                            const struct weft_call_plan *b)
 {

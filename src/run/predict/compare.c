@@ -110,8 +110,8 @@ static int search(const struct comparing *c, struct weft_compared *row,
     return rc;
 }
 
-/* Row 0 is the configuration's own plan. A search that may take its time is done
- * first, as it takes longest. */
+/* Row 0 is the configuration's own plan. A search that may take its time is
+ * done first, as it takes longest. */
 static int do_row(void *ctx, int32_t number, struct weft_err *err)
 {
     struct comparing *c = ctx;

@@ -52,7 +52,8 @@ int weft_run_compare(const struct weft_config *config,
 
 /* A line per placement: seconds of an iteration and how many times the searched
  * plan's, or without one the best's, GiB of the fullest device, seconds of each
- * call, what limits it (struct weft_limit); then what is refused. Appended to out. Errors: WEFT_ENOMEM. */
+ * call, what limits it (struct weft_limit); then what is refused. Appended to
+ * out. Errors: WEFT_ENOMEM. */
 int weft_compare_text(const struct weft_comparison *c,
                       const struct weft_dataflow *flow,
                       struct weft_string *out, struct weft_err *err);

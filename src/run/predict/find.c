@@ -512,8 +512,9 @@ int weft_run_find(const struct weft_config *config,
     weft_plan_begin(needs, plan_out);
     if (find->begin && !find->begin(find->how.ctx))
         return weft_err_set(err, WEFT_EINTERRUPTED,
-                            "no time was left to search: --search takes all "
-                            "that it needs, --time-limit S seconds");
+                            "the other placements took all time; with "
+                            "--search it has as long as it needs, or "
+                            "--time-limit S");
     int rc = weft_finding_open(config, needs, find, &f, err);
     out->priced = f.n_priced;
     out->left_out = f.n_left_out;
