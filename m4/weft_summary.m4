@@ -28,6 +28,7 @@ AC_DEFUN([WEFT_SUMMARY], [
     WEFT_SUMMARY_LINE([sanitizers], [${weft_sanitizers:-none}])
     WEFT_SUMMARY_HAVE([StarPU], [starpu])
     WEFT_SUMMARY_HAVE([FxT traces], [fxt])
+    WEFT_SUMMARY_HAVE([SimGrid], [simgrid])
     WEFT_SUMMARY_HAVE([MPI], [mpi])
     WEFT_SUMMARY_HAVE([CUDA], [cuda])
     WEFT_SUMMARY_HAVE([C++ (tests)], [cxx])

@@ -64,6 +64,16 @@ check_PROGRAMS += %D%/test_engine_random
 %C%_test_engine_random_SOURCES = %D%/test_engine_random.c \
 	%D%/brute_engine.h %D%/engine_fixture.h
 %C%_test_engine_random_LDADD = $(plan_libs)
+# Beside a StarPU that simulates its machine; plan knows no StarPU of its own.
+if WEFT_HAVE_SIMGRID
+check_PROGRAMS += %D%/test_simgrid
+%C%_test_simgrid_SOURCES = %D%/test_simgrid.c %D%/engine_fixture.h
+%C%_test_simgrid_CPPFLAGS = $(AM_CPPFLAGS) $(SIMGRID_CFLAGS)
+%C%_test_simgrid_LDADD = $(plan_libs) $(SIMGRID_LIBS)
+else
+sh_tests += %D%/no_simgrid.sh
+endif
+EXTRA_DIST += %D%/no_simgrid.sh %D%/test_simgrid.c
 check_PROGRAMS += %D%/test_costs_file
 %C%_test_costs_file_LDADD = $(plan_libs) -lm
 check_PROGRAMS += %D%/test_lengths
