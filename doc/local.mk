@@ -13,6 +13,7 @@ nobase_dist_doc_DATA += \
 	%D%/layouts.md \
 	%D%/numerics.md \
 	%D%/performance.md \
+	%D%/planning.md \
 	%D%/schedules.md \
 	%D%/simulate.md \
 	%D%/strategies.md
