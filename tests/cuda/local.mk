@@ -92,7 +92,19 @@ cards_tests += %D%/test_cards
 endif
 endif
 check_PROGRAMS += $(cards_tests)
+# What they are without all that only emulated cards have must compile, too.
 check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT)
+	for t in $(cards_tests); do \
+	    $(CC) $(DEFS) -I. -DWEFT_CUDA_AS_ON_A_CARD $(AM_CPPFLAGS) \
+	        $(STARPU_CPPFLAGS) $(CUDA_CFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
+	        -O0 -S -o /dev/null $(srcdir)/$$t.c || exit 1; \
+	done
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
 	    check_PROGRAMS='$(cards_tests)' \
 	    TESTS='$(cards_tests) $(cards_scripts)'
+# For tools/bundle-gpu: all that a machine with a card alone can run.
+card_programs = weft$(EXEEXT) bench/gpu$(EXEEXT) $(cards_tests) \
+	$(filter tests/kern/card_%,$(check_PROGRAMS))
+card-programs: $(BUILT_SOURCES) $(card_programs)
+card-programs-list:
+	@echo $(card_programs)

@@ -97,8 +97,9 @@ static inline void count(bool begin)
         n->n_graphs += sign * c.n_graphs;
         n->n_nodes = c.n_nodes;
     }
-#else
+#else /* a card does not tell */
     (void) begin;
+    memset(counted, 0, sizeof counted);
 #endif
 }
 
