@@ -21,7 +21,7 @@ plan_sources = \
 	%D%/engine/slices.c \
 	%D%/engine/timers.c %D%/engine/timers.h \
 	%D%/fusion/bound.c %D%/fusion/bound.h \
-	%D%/fusion/generate.c %D%/fusion/infer.c \
+	%D%/fusion/choose.c %D%/fusion/generate.c %D%/fusion/infer.c \
 	%D%/fusion/inside.h \
 	%D%/fusion/migrate.c %D%/fusion/migrate.h \
 	%D%/fusion/overlap.c %D%/fusion/overlap.h \

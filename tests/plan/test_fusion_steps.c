@@ -36,8 +36,8 @@ static void simulate(const struct weft_overlap_job *job,
                      const struct coming *coming, double end_s[])
 {
     struct weft_overlap_run run;
-    struct weft_overlapped out;
-    REQUIRE_OK(weft_overlap_run_init(&run, job, &out, &err), err);
+    REQUIRE_OK(weft_overlap_run_init(&run, job, &err), err);
+    weft_overlap_run_begin(&run);
     for (int32_t s = 0; s < job->n_samples; s++) {
         run.state[s].has = coming[s].has;
         run.state[s].cached = coming[s].cached;

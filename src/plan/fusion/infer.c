@@ -15,6 +15,7 @@ struct ended {
 /* A model's samples are taken in the order in which they ended. */
 struct model {
     int32_t next;
+    double ready_s; /* of its next micro-batch; infinite: all are taken */
     double left_tokens, token_s; /* not taken; seconds of one, about */
     int32_t n_workers;           /* that have its weights */
 };
@@ -23,7 +24,9 @@ struct inference {
     const struct weft_overlap_job *job;
     struct ended *ended; /* (n_samples) */
     struct model model[WEFT_OVERLAP_MODELS];
-    struct weft_min_tree free_s; /* (n_instances) */
+    struct weft_min_tree free_s; /* (n_instances) of those that work */
+    struct weft_min_tree idle;   /* (n_instances) 0: it waits for work */
+    bool alike;    /* all workers have all weights: what one does not find ... */
     uint32_t *has; /* (n_instances) models whose weights it has */
     struct weft_overlapped *out;
 };
@@ -57,6 +60,8 @@ static int32_t batch_end(const struct inference *f, const struct model *m,
 static double ready_s(const struct inference *f, const struct model *m)
 {
     int32_t n = f->job->n_samples;
+    if (m->next == n)
+        return INFINITY;
     double tokens = 0, waited = fmin(f->ended[m->next].end_s + f->job->wait_s,
                                      f->ended[n - 1].end_s);
     for (int32_t i = m->next; i < n && f->ended[i].end_s < waited; i++) {
@@ -80,7 +85,7 @@ static int32_t choose(const struct inference *f, int32_t worker, double now_s)
         bool has = f->has[worker] >> j & 1;
         double left = m->left_tokens * m->token_s
                     / (m->n_workers > 0 ? m->n_workers : 1);
-        if (m->next == f->job->n_samples || ready_s(f, m) > now_s)
+        if (m->ready_s > now_s)
             continue;
         if (!has && m->n_workers > 0 && f->job->load_s[j] >= left)
             continue;
@@ -99,10 +104,8 @@ static double next_s(const struct inference *f, double now_s)
 {
     double next = INFINITY;
     for (int32_t j = 0; j < f->job->n_models; j++) {
-        const struct model *m = &f->model[j];
-        double at = m->next == f->job->n_samples ? INFINITY : ready_s(f, m);
-        if (at > now_s)
-            next = fmin(next, at);
+        double at = f->model[j].ready_s;
+        next = at > now_s ? fmin(next, at) : next;
     }
     return next;
 }
@@ -121,24 +124,55 @@ static void take(struct inference *f, int32_t worker, int32_t j, double now_s)
     f->has[worker] |= 1u << j;
     m->left_tokens -= tokens;
     m->next = end;
+    m->ready_s = ready_s(f, m);
     f->out->infer_s += seconds;
     f->out->all_s = fmax(f->out->all_s, free_s);
+}
+
+/* A worker finds nothing. Those that are all alike wait together until there is
+ * something, which then is the first one's. */
+static void wait(struct inference *f, int32_t worker, double now_s)
+{
+    weft_min_tree_set(&f->free_s, worker,
+                      f->alike ? INFINITY : next_s(f, now_s));
+    if (f->alike)
+        weft_min_tree_set(&f->idle, worker, 0);
+}
+
+/* The worker that looks for work next, and when; -1: none. */
+static int32_t next_worker(const struct inference *f, double *now_s_out)
+{
+    double free_s = weft_min_tree_least(&f->free_s), idle_s = INFINITY;
+    int32_t first = -1;
+    if (weft_min_tree_least(&f->idle) <= 0) {
+        first = weft_min_tree_first(&f->idle, 0);
+        idle_s = next_s(f, -1);
+    }
+    *now_s_out = fmin(free_s, idle_s);
+    if (isinf(*now_s_out))
+        return -1;
+    if (free_s > idle_s)
+        return first;
+    int32_t worker = weft_min_tree_first(&f->free_s, free_s);
+    return idle_s <= free_s ? weft_min32(first, worker) : worker;
 }
 
 /* A worker that goes idle for good leaves no sample behind: a model that it
  * does not take has workers already. */
 static void infer(struct inference *f)
 {
+    double now_s;
     for (;;) {
-        double now_s = weft_min_tree_least(&f->free_s);
-        if (isinf(now_s))
+        int32_t worker = next_worker(f, &now_s);
+        if (worker < 0)
             return;
-        int32_t worker = weft_min_tree_first(&f->free_s, now_s);
         int32_t j = choose(f, worker, now_s);
-        if (j >= 0)
-            take(f, worker, j, now_s);
-        else
-            weft_min_tree_set(&f->free_s, worker, next_s(f, now_s));
+        if (j < 0) {
+            wait(f, worker, now_s);
+            continue;
+        }
+        weft_min_tree_set(&f->idle, worker, INFINITY);
+        take(f, worker, j, now_s);
     }
 }
 
@@ -147,20 +181,22 @@ static void inference_release(struct inference *f)
     weft_free(f->ended);
     weft_free(f->has);
     weft_min_tree_release(&f->free_s);
+    weft_min_tree_release(&f->idle);
 }
 
 int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
 {
     const struct weft_overlap_job *job = run->job;
-    struct inference f = {.job = job, .out = run->out};
+    struct inference f = {.job = job, .out = &run->out, .alike = true};
     double tokens = 0, each;
-    run->out->all_s = run->out->generated_s;
+    run->out.all_s = run->out.generated_s;
     if (job->n_models == 0 || job->n_samples == 0)
         return 0;
     f.ended = weft_alloc((size_t) job->n_samples, sizeof *f.ended);
     f.has = weft_alloc((size_t) job->n_instances, sizeof *f.has);
-    int rc = weft_min_tree_init(&f.free_s, (size_t) job->n_instances);
-    if (rc || !f.ended || !f.has) {
+    if (weft_min_tree_init(&f.free_s, (size_t) job->n_instances)
+        || weft_min_tree_init(&f.idle, (size_t) job->n_instances) || !f.ended
+        || !f.has) {
         inference_release(&f);
         return weft_err_nomem(err, "a simulation",
                               (size_t) job->n_samples * sizeof *f.ended);
@@ -178,6 +214,8 @@ int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
             .left_tokens = tokens,
             .token_s = job->infer_s(job->costs->ctx, j, n, each) / each,
             .n_workers = job->load_s[j] <= 0 ? job->n_instances : 0};
+        f.model[j].ready_s = ready_s(&f, &f.model[j]);
+        f.alike = f.alike && f.model[j].n_workers > 0;
         for (int32_t i = 0; i < f.model[j].n_workers; i++)
             f.has[i] |= 1u << j;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/min_tree.h"
 
 double weft_migrate_decode_s(const struct weft_migrate_costs *c, int32_t n,
                              double n_tokens)
@@ -76,19 +77,33 @@ int weft_migrate_fewest(int32_t n_left, int32_t most_batch,
     return 0;
 }
 
+/* How many instances have so many samples left, or more. */
+static int32_t count_with(int32_t n_instances, const int32_t *n_left_of,
+                          int32_t n_left)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_instances; i++)
+        n += n_left_of[i] >= n_left;
+    return n;
+}
+
 void weft_migrate_stay(int32_t n_instances, const int32_t *n_left_of,
                        int32_t n_stay, bool *stays_out)
 {
+    int32_t least = -1, more = 0; /* who stays has from least to below more */
     weft_assert(n_stay <= n_instances);
     for (int32_t i = 0; i < n_instances; i++)
-        stays_out[i] = false;
-    for (int32_t k = 0; k < n_stay; k++) {
-        int32_t best = -1;
-        for (int32_t i = 0; i < n_instances; i++)
-            if (!stays_out[i] && (best < 0 || n_left_of[i] > n_left_of[best]))
-                best = i;
-        stays_out[best] = true;
+        more = weft_max32(more, n_left_of[i] + 1);
+    while (more - least > 1) {
+        int32_t middle = least + (more - least) / 2;
+        bool many = count_with(n_instances, n_left_of, middle) >= n_stay;
+        *(many ? &least : &more) = middle;
     }
+    /* those that have just the least stay as far as there is need for them */
+    int32_t rest = n_stay - count_with(n_instances, n_left_of, least + 1);
+    for (int32_t i = 0; i < n_instances; i++)
+        stays_out[i] = n_left_of[i] > least
+                    || (n_left_of[i] == least && rest-- > 0);
 }
 
 /* ---- Dealing ------------------------------------------------------------ */
@@ -118,11 +133,12 @@ int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
     struct moved *moved = weft_alloc((size_t) n_left, sizeof *moved);
     int32_t *count = weft_alloc((size_t) n_instances, sizeof *count);
     double *tokens = weft_alloc((size_t) n_instances, sizeof *tokens);
+    struct weft_min_tree open; /* tokens of those that can take more samples */
     int32_t n = 0;
-    int rc = moved && count && tokens
-               ? 0
-               : weft_err_nomem(err, "samples that move",
-                                (size_t) n_left * sizeof *moved);
+    int rc = weft_min_tree_init(&open, (size_t) n_instances);
+    if (rc || !moved || !count || !tokens)
+        rc = weft_err_nomem(err, "samples that move",
+                            (size_t) n_left * sizeof *moved);
     for (int32_t s = 0; s < n_left && !rc; s++) {
         const struct weft_migrate_left *l = &left[s];
         to_out[s] = stays[l->instance] ? l->instance : -1;
@@ -137,22 +153,23 @@ int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
         qsort(moved, (size_t) n, sizeof *moved, by_rest);
         *fits_out = true;
     }
+    for (int32_t i = 0; i < n_instances && !rc; i++)
+        if (stays[i] && count[i] < most_batch)
+            weft_min_tree_set(&open, i, tokens[i]);
     for (int32_t k = 0; k < n && !rc; k++) {
-        int32_t s = moved[k].index, best = -1;
-        double more = tokens_of(&left[s]);
-        for (int32_t i = 0; i < n_instances; i++)
-            if (stays[i] && count[i] < most_batch
-                && tokens[i] + more <= most_tokens
-                && (best < 0 || tokens[i] < tokens[best]))
-                best = i;
-        to_out[s] = best;
-        if (best < 0) {
+        int32_t s = moved[k].index;
+        double least = weft_min_tree_least(&open), more = tokens_of(&left[s]);
+        to_out[s] = -1;
+        if (isinf(least) || least + more > most_tokens) {
             *fits_out = false;
             continue;
         }
-        count[best]++;
-        tokens[best] += more;
+        int32_t best = to_out[s] = weft_min_tree_first(&open, least);
+        weft_min_tree_set(&open, best,
+                          ++count[best] < most_batch ? least + more
+                                                     : INFINITY);
     }
+    weft_min_tree_release(&open);
     weft_free(moved);
     weft_free(count);
     weft_free(tokens);
@@ -224,6 +241,8 @@ int weft_migrate_decide(const struct weft_migrate_costs *c,
         return rc;
     out->n_stay = n;
     for (int32_t s = 0; out->reads && s < n_left; s++)
-        out->reads[s] = weft_migrate_reads(c, left[s].prompt + left[s].has);
+        out->reads[s] =
+            out->to[s] != left[s].instance
+            && weft_migrate_reads(c, left[s].prompt + left[s].has);
     return 0;
 }

@@ -87,10 +87,10 @@ static void move(struct weft_overlap_run *run, struct leaving *l, int32_t k)
     double start_s = fmax(run->instance[from].now_s, at->ready_s);
     at->instance = to;
     at->ready = at->common = 0;
-    run->out->n_moved++;
+    run->out.n_moved++;
     if (l->decision.reads[k])
         at->cached = 0;
-    run->out->n_read += at->cached == 0;
+    run->out.n_read += at->cached == 0;
     if (at->cached > 0) {
         double bytes = c->token_bytes * at->cached;
         start_s = fmax(start_s, fmax(l->sends_s[from], l->receives_s[to]))
@@ -135,6 +135,13 @@ static int move_all(struct weft_overlap_run *run, struct leaving *l,
     return 0;
 }
 
+/* Whether batches of the other size would be other batches. */
+static bool matters(const struct leaving *l, int32_t other_batch)
+{
+    return weft_min32(l->decision.most_batch, l->n)
+        != weft_min32(other_batch, l->n);
+}
+
 /* Samples left go to the instances that stay; the others are free. */
 static int migrate(struct weft_overlap_run *run, int32_t instances,
                    int32_t most_batch, struct weft_err *err)
@@ -152,9 +159,11 @@ static int migrate(struct weft_overlap_run *run, int32_t instances,
         rc = weft_migrate_decide(&costs, run->job->n_instances, l.among, l.n,
                                  l.left, instances, &l.decision, err);
     }
+    if (!rc && l.n > 0)
+        run->matters = run->matters || matters(&l, run->other_batch);
     if (!rc && d->n_stay > 0) {
-        run->out->n_stay = d->n_stay;
-        run->out->n_migrated++;
+        run->out.n_stay = d->n_stay;
+        run->out.n_migrated++;
         rc = move_all(run, &l, err);
         for (int32_t i = 0; i < run->job->n_instances; i++) {
             struct weft_overlap_instance *in = &run->instance[i];
@@ -165,8 +174,8 @@ static int migrate(struct weft_overlap_run *run, int32_t instances,
                     in->slots = d->most_batch;
                 continue;
             }
+            in->active = in->queue = (struct weft_overlap_list){-1, -1};
             in->n_active = 0;
-            in->head = in->n_queue;
             run->free_s[i] = fmax(in->now_s, l.sends_s[i]);
         }
     }
@@ -197,35 +206,17 @@ static int32_t left_at(const struct weft_overlap_job *job, double share)
 /* The migrations of `when`, in their order. */
 struct step {
     int32_t n_left, instances; /* samples left, at most */
-    double at_s;               /* when so few are; 0: never */
 };
 
 static int32_t list_steps(const struct weft_overlap_job *job,
                           const struct weft_overlap_when *when,
                           struct step out[1 + WEFT_MIGRATE_LATER])
 {
-    out[0] = (struct step){left_at(job, when->share), when->instances, 0};
+    out[0] = (struct step){left_at(job, when->share), when->instances};
     for (int32_t k = 0; k < when->n_later; k++)
         out[k + 1] = (struct step){left_at(job, when->later[k].share),
-                                   when->later[k].instances, 0};
+                                   when->later[k].instances};
     return 1 + when->n_later;
-}
-
-/* Generates all samples, with the first n migrations, and none after one that
- * never comes. */
-static int play(struct weft_overlap_run *run, int32_t n,
-                const struct step *step, int32_t most_batch,
-                struct weft_err *err)
-{
-    int rc = 0;
-    for (int32_t k = 0; k < n && step[k].at_s > 0 && !rc; k++) {
-        generate(run, step[k].at_s);
-        rc = migrate(run, step[k].instances, most_batch, err);
-        if (run->out->n_migrated == 1 && run->out->trigger_s == 0)
-            run->out->trigger_s = step[k].at_s;
-    }
-    generate(run, INFINITY);
-    return rc;
 }
 
 static int by_size(const void *a, const void *b)
@@ -234,43 +225,154 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* When so few samples are left in a run whose generation has ended; 0: never.
- * end_s (n_samples) is scratch. */
-static double find_trigger(const struct weft_overlap_run *run, int32_t left,
-                           double *end_s)
+/* Generates all that is left in a copy of a run, and sorts when its samples
+ * end. */
+static void find_ends(const struct weft_overlap_run *run,
+                      struct weft_overlap_run *spare, double *end_s)
 {
     int32_t n = run->job->n_samples;
-    if (left <= 0 || left >= n)
-        return 0;
+    weft_overlap_run_copy(spare, run);
+    generate(spare, INFINITY);
     for (int32_t s = 0; s < n; s++)
-        end_s[s] = run->state[s].end_s;
+        end_s[s] = spare->state[s].end_s;
     qsort(end_s, (size_t) n, sizeof *end_s, by_size);
-    return end_s[n - left - 1];
 }
 
-/* Finds when each migration comes after those before it, by generating with
- * these alone; at last generates with all. The caller releases the run, also
- * after an error. */
-static int generate_all(struct weft_overlap_run *run,
-                        const struct weft_overlap_job *job,
-                        const struct weft_overlap_when *when,
-                        struct weft_overlapped *out, struct weft_err *err)
+static bool comes(const struct weft_overlap_job *job, int32_t left)
+{
+    return left > 0 && left < job->n_samples;
+}
+
+static int migrate_at(struct weft_overlap_run *run, const struct step *step,
+                      double at_s, int32_t most_batch, struct weft_err *err)
+{
+    generate(run, at_s);
+    int rc = migrate(run, step->instances, most_batch, err);
+    if (run->out.n_migrated == 1 && run->out.trigger_s == 0)
+        run->out.trigger_s = at_s;
+    return rc;
+}
+
+/* Migrations, each of which comes when so few samples are left by those before
+ * it, and none after one that never comes. *all_out: whether all came. */
+static int migrate_all(struct weft_overlap_trial *trial,
+                       struct weft_overlap_run *run, int32_t n,
+                       const struct step *step, int32_t most_batch,
+                       bool *all_out, struct weft_err *err)
+{
+    int32_t n_samples = run->job->n_samples, k = 0;
+    double *end_s = trial->end_s + n_samples;
+    int rc = 0;
+    for (; k < n && comes(run->job, step[k].n_left) && !rc; k++) {
+        find_ends(run, &trial->spare, end_s);
+        double at_s = end_s[n_samples - step[k].n_left - 1];
+        if (at_s <= 0)
+            break;
+        rc = migrate_at(run, &step[k], at_s, most_batch, err);
+    }
+    *all_out = k == n;
+    return rc;
+}
+
+int weft_overlap_trial_init(struct weft_overlap_trial *trial,
+                            const struct weft_overlap_job *job,
+                            int32_t other_batch, struct weft_err *err)
+{
+    size_t n = 2 * (size_t) job->n_samples;
+    *trial = (struct weft_overlap_trial){.n_before = 0};
+    trial->end_s = weft_alloc(n, sizeof *trial->end_s);
+    int rc = trial->end_s ? check(job, err)
+                          : weft_err_nomem(err, "a simulation", 8 * n);
+    struct weft_overlap_run *const run[] = {&trial->start, &trial->trunk,
+                                            &trial->ended, &trial->run,
+                                            &trial->spare};
+    for (size_t k = 0; k < WEFT_COUNT(run) && !rc; k++) {
+        rc = weft_overlap_run_init(run[k], job, err);
+        run[k]->other_batch = other_batch;
+    }
+    return rc;
+}
+
+void weft_overlap_trial_release(struct weft_overlap_trial *trial)
+{
+    weft_overlap_run_release(&trial->start);
+    weft_overlap_run_release(&trial->trunk);
+    weft_overlap_run_release(&trial->ended);
+    weft_overlap_run_release(&trial->run);
+    weft_overlap_run_release(&trial->spare);
+    weft_free(trial->end_s);
+}
+
+int weft_overlap_trial_begin(struct weft_overlap_trial *trial,
+                             const struct weft_overlap_when *when, int32_t n,
+                             struct weft_err *err)
 {
     struct step step[1 + WEFT_MIGRATE_LATER];
-    int32_t n = list_steps(job, when, step);
-    size_t samples = (size_t) job->n_samples;
-    double *end_s = weft_alloc(samples, sizeof *end_s);
-    int rc = end_s ? 0 : weft_err_nomem(err, "a simulation", samples * 8);
-    for (int32_t k = step[0].n_left > 0 ? 0 : n; k <= n && !rc; k++) {
-        weft_overlap_run_release(run);
-        rc = weft_overlap_run_init(run, job, out, err);
-        if (!rc)
-            rc = play(run, k, step, when->most_batch, err);
-        if (!rc && k < n)
-            step[k].at_s = find_trigger(run, step[k].n_left, end_s);
-    }
-    weft_free(end_s);
+    list_steps(trial->start.job, when, step);
+    weft_overlap_run_begin(&trial->start);
+    int rc = migrate_all(trial, &trial->start, n, step, when->most_batch,
+                         &trial->goes_on, err);
+    if (rc)
+        return rc;
+    find_ends(&trial->start, &trial->ended, trial->end_s);
+    weft_overlap_run_copy(&trial->trunk, &trial->start);
+    trial->n_before = n;
+    trial->at_s = 0;
+    return 0;
+}
+
+/* Goes on with the trunk to the time, from its start where it is beyond. */
+static void go_to(struct weft_overlap_trial *trial, double at_s)
+{
+    if (at_s < trial->at_s)
+        weft_overlap_run_copy(&trial->trunk, &trial->start);
+    generate(&trial->trunk, at_s);
+    trial->at_s = at_s;
+}
+
+int weft_overlap_trial_generate(struct weft_overlap_trial *trial,
+                                const struct weft_overlap_when *when,
+                                struct weft_err *err)
+{
+    struct step step[1 + WEFT_MIGRATE_LATER];
+    struct weft_overlap_run *run = &trial->run;
+    const struct weft_overlap_job *job = run->job;
+    int32_t n = list_steps(job, when, step), k = trial->n_before;
+    double at_s = 0;
+    bool all;
+    int rc = 0;
+    if (trial->goes_on && k < n && comes(job, step[k].n_left))
+        at_s = trial->end_s[job->n_samples - step[k].n_left - 1];
+    if (at_s > 0)
+        go_to(trial, at_s);
+    weft_overlap_run_copy(run, at_s > 0 ? &trial->trunk : &trial->ended);
+    if (at_s > 0)
+        rc = migrate_at(run, &step[k], at_s, when->most_batch, err);
+    if (at_s > 0 && !rc)
+        rc = migrate_all(trial, run, n - k - 1, step + k + 1,
+                         when->most_batch, &all, err);
+    generate(run, INFINITY);
+    for (int32_t s = 0; s < job->n_samples; s++)
+        run->out.generated_s = fmax(run->out.generated_s,
+                                    run->state[s].end_s);
     return rc;
+}
+
+int weft_overlap_trial_infer(struct weft_overlap_trial *trial,
+                             struct weft_err *err)
+{
+    struct weft_overlap_run *run = &trial->run;
+    const struct weft_overlap_job *job = run->job;
+    bool waits = job->serial
+              || (job->at_trigger && run->out.n_migrated == 0);
+    double first_s = waits             ? run->out.generated_s
+                   : job->at_trigger ? run->out.trigger_s
+                                     : 0;
+    for (int32_t i = 0; i < job->n_instances; i++)
+        run->free_s[i] = fmax(first_s, run->free_s[i] >= 0
+                                         ? run->free_s[i]
+                                         : run->instance[i].now_s);
+    return weft_overlap_infer(run, err);
 }
 
 int weft_overlap_simulate(const struct weft_overlap_job *job,
@@ -278,176 +380,18 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
                           struct weft_overlapped *out, double *end_s_out,
                           struct weft_err *err)
 {
-    struct weft_overlap_run run = {.job = NULL};
-    struct weft_overlapped found;
-    int rc = check(job, err);
+    struct weft_overlap_trial trial;
+    int rc = weft_overlap_trial_init(&trial, job, 0, err);
     if (!rc)
-        rc = generate_all(&run, job, when, &found, err);
-    for (int32_t s = 0; s < job->n_samples && !rc; s++)
-        found.generated_s = fmax(found.generated_s, run.state[s].end_s);
-    double first_s = job->serial || (job->at_trigger && found.n_migrated == 0)
-                       ? found.generated_s
-                   : job->at_trigger ? found.trigger_s
-                                     : 0;
-    for (int32_t i = 0; i < job->n_instances && !rc; i++)
-        run.free_s[i] = fmax(first_s, run.free_s[i] >= 0
-                                          ? run.free_s[i]
-                                          : run.instance[i].now_s);
+        rc = weft_overlap_trial_begin(&trial, when, 0, err);
     if (!rc)
-        rc = weft_overlap_infer(&run, err);
+        rc = weft_overlap_trial_generate(&trial, when, err);
+    if (!rc)
+        rc = weft_overlap_trial_infer(&trial, err);
     for (int32_t s = 0; s < job->n_samples && !rc && end_s_out; s++)
-        end_s_out[s] = run.state[s].end_s;
+        end_s_out[s] = trial.run.state[s].end_s;
     if (!rc)
-        *out = found;
-    weft_overlap_run_release(&run);
+        *out = trial.run.out;
+    weft_overlap_trial_release(&trial);
     return rc;
-}
-
-/* ---- The choice --------------------------------------------------------- */
-
-struct best {
-    struct weft_overlap_when when;
-    double seconds;
-};
-
-/* Takes `when` if it is better than the best so far. *n_stay_out: how many
- * instances went on at last, at most; 0: no migration. */
-static int try(int32_t n_jobs, const struct weft_overlap_job *job,
-               const struct weft_overlap_when *when, struct best *best,
-               int32_t *n_stay_out, struct weft_err *err)
-{
-    double seconds = 0;
-    int rc = 0;
-    *n_stay_out = 0;
-    for (int32_t i = 0; i < n_jobs && !rc; i++) {
-        struct weft_overlapped out = {0};
-        rc = weft_overlap_simulate(&job[i], when, &out, NULL, err);
-        seconds += out.all_s;
-        *n_stay_out = out.n_stay > *n_stay_out ? out.n_stay : *n_stay_out;
-    }
-    if (!rc && seconds < best->seconds)
-        *best = (struct best){*when, seconds};
-    return rc;
-}
-
-/* Tries the fewest instances in *instances, which is in `when`, and then each
- * time half as many again, but fewer than `most`. */
-static int try_instances(int32_t n_jobs, const struct weft_overlap_job *job,
-                         const struct weft_overlap_when *when,
-                         int32_t *instances, int32_t most, struct best *best,
-                         struct weft_err *err)
-{
-    int32_t m, n_stay;
-    *instances = 0;
-    int rc = try(n_jobs, job, when, best, &m, err);
-    for (m += (m + 1) / 2; m > 0 && m < most && !rc; m += (m + 1) / 2) {
-        *instances = m;
-        rc = try(n_jobs, job, when, best, &n_stay, err);
-    }
-    return rc;
-}
-
-/* The first migration, in steps of 5 %, then of 1 % around the best. */
-static int choose_first(int32_t n_jobs, const struct weft_overlap_job *job,
-                        int32_t most_batch, struct best *best,
-                        struct weft_err *err)
-{
-    struct weft_overlap_when when = {.most_batch = most_batch};
-    int32_t m;
-    int rc = try(n_jobs, job, &when, best, &m, err);
-    for (int p = 5; p <= 95 && !rc; p += 5) {
-        when.share = p / 100.0;
-        rc = try_instances(n_jobs, job, &when, &when.instances,
-                           job->n_instances, best, err);
-    }
-    int around = (int) lround(100 * best->when.share);
-    int32_t n = best->when.instances;
-    for (int p = around - 4; p <= around + 4 && around > 0 && !rc; p++)
-        for (int32_t k = n > 1 ? n - 1 : n; k <= n + (n > 0) && !rc; k++) {
-            when.share = p / 100.0;
-            when.instances = k;
-            rc = try(n_jobs, job, &when, best, &m, err);
-        }
-    return rc;
-}
-
-/* One more migration after those of the best, when an eighth to seven eighths
- * of what is left then are left. */
-static int choose_later(int32_t n_jobs, const struct weft_overlap_job *job,
-                        struct best *best, struct weft_err *err)
-{
-    struct weft_overlap_when when = best->when;
-    struct weft_migrate_later *later = &when.later[when.n_later];
-    double share = when.n_later > 0 ? later[-1].share : when.share;
-    int32_t n_stay;
-    int rc = try(n_jobs, job, &when, best, &n_stay, err);
-    when.n_later++;
-    for (int k = 1; k < 8 && n_stay > 1 && !rc; k++) {
-        later->share = share * k / 8;
-        rc = try_instances(n_jobs, job, &when, &later->instances, n_stay,
-                           best, err);
-    }
-    return rc;
-}
-
-/* One more before them, when more samples are left, with more instances. */
-static int choose_earlier(int32_t n_jobs, const struct weft_overlap_job *job,
-                          struct best *best, struct weft_err *err)
-{
-    const struct weft_overlap_when old = best->when;
-    struct weft_overlap_when when = {.n_later = old.n_later + 1,
-                                     .most_batch = old.most_batch};
-    int rc = 0;
-    when.later[0] = (struct weft_migrate_later){old.share, old.instances};
-    memcpy(when.later + 1, old.later,
-           (size_t) old.n_later * sizeof *old.later);
-    for (int k = 1; k < 8 && !rc; k++) {
-        when.share = old.share + (0.95 - old.share) * k / 8;
-        rc = try_instances(n_jobs, job, &when, &when.instances,
-                           job->n_instances, best, err);
-    }
-    return rc;
-}
-
-/* The best with batches of so many samples; 0: of BS_max. */
-static int choose_of(int32_t n_jobs, const struct weft_overlap_job *job,
-                     int32_t most_batch, struct best *out,
-                     struct weft_err *err)
-{
-    struct best best = {.seconds = INFINITY};
-    int rc = choose_first(n_jobs, job, most_batch, &best, err);
-    for (int32_t k = 0; k < WEFT_MIGRATE_LATER && !rc; k++) {
-        struct best one = best; /* with so many later ones */
-        if (one.when.share <= 0 || one.when.n_later < k)
-            break;
-        rc = choose_later(n_jobs, job, &best, err);
-        if (!rc)
-            rc = choose_earlier(n_jobs, job, &one, err);
-        if (one.seconds < best.seconds)
-            best = one;
-    }
-    *out = best;
-    return rc;
-}
-
-int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
-                        struct weft_overlap_when *out, double *seconds_out,
-                        struct weft_err *err)
-{
-    int32_t all = 0;
-    struct best best, larger;
-    for (int32_t i = 0; i < n_jobs; i++)
-        all = weft_max32(all,
-                         job[i].slots > 0 ? job[i].slots : job[i].n_samples);
-    int rc = choose_of(n_jobs, job, 0, &best, err);
-    if (!rc)
-        rc = choose_of(n_jobs, job, all, &larger, err);
-    if (rc)
-        return rc;
-    if (larger.seconds < best.seconds)
-        best = larger;
-    *out = best.when;
-    if (seconds_out)
-        *seconds_out = best.seconds;
-    return 0;
 }
