@@ -12,4 +12,5 @@ lm_sources = \
 	%D%/rollout_turns.c \
 	%D%/steps.c %D%/steps.h \
 	%D%/stops.c %D%/stops.h \
-	%D%/store.c %D%/store.h
+	%D%/store.c %D%/store.h \
+	%D%/weights.c %D%/weights.h

@@ -10,6 +10,7 @@
 #include "run/iteration.h"
 #include "run/predict/recorded.h"
 #include "lm/steps.h"
+#include "lm/weights.h"
 #include "run/tail_inside.h"
 
 int weft_tail_create(struct weft_costs *costs, int32_t n_samples,
@@ -96,10 +97,21 @@ struct priced {
     struct weft_steps steps;
     struct weft_pass_price *model[WEFT_OVERLAP_MODELS];
     double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
+    /* until its weights come (overlap.h) */
+    double restore_s[WEFT_OVERLAP_MODELS], move_s[WEFT_OVERLAP_MODELS];
     int32_t call[WEFT_OVERLAP_MODELS];    /* which infers with it */
     int32_t n_models;
     double prompt; /* tokens, in the mean: no rows of the head */
+    struct inferred *inferred; /* (N_INFERRED) */
 };
+
+/* What was priced last of those that fall together: simulations that differ in
+ * when samples move have most micro-batches in common. */
+struct inferred {
+    int32_t model, n; /* n 0: nothing */
+    double tokens, seconds;
+};
+enum { N_INFERRED = 4096 };
 
 static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
@@ -122,13 +134,23 @@ static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 {
     struct priced *p = ctx;
     double of = p->replicas[model];
-    return texts_s(p, model, n_tokens / fmax(of, 1), n_tokens / n)
-         / fmin(of, 1);
+    uint64_t key = ((uint64_t) n_tokens * 31 + (uint64_t) n) * 31
+                 + (uint64_t) model;
+    struct inferred *at = &p->inferred[key % N_INFERRED];
+    if (at->model == model && at->n == n && at->tokens <= n_tokens
+        && at->tokens >= n_tokens)
+        return at->seconds;
+    *at = (struct inferred){
+        model, n, n_tokens,
+        texts_s(p, model, n_tokens / fmax(of, 1), n_tokens / n)
+            / fmin(of, 1)};
+    return at->seconds;
 }
 
 static void priced_release(struct priced *p)
 {
     weft_steps_release(&p->steps);
+    weft_free(p->inferred);
     for (int32_t i = 0; i < p->n_models; i++)
         weft_pass_price_free(p->model[i]);
 }
@@ -153,6 +175,26 @@ static bool competes(const struct weft_iteration_set *set,
                                  &t->layout[c->call]);
 }
 
+/* Weights come from the host when the iteration begins, where they are
+ * offloaded, and to the call's devices when its first sample has ended. */
+static int price_weights(const struct weft_iteration_set *set,
+                         const struct weft_iteration_call *c,
+                         double *restore_s_out, double *move_s_out,
+                         struct weft_err *err)
+{
+    const struct weft_trainer *t = set->p->t;
+    const struct weft_costs *costs = t->tail->costs;
+    const struct weft_shape *shape = &c->model->arch.shape;
+    const struct weft_g_layout *home = &t->layout[c->model->home];
+    int rc = 0;
+    if (c->model->offload)
+        rc = weft_weights_restore_s(costs, shape, home, t->job.n_gpus,
+                                    restore_s_out, err);
+    return rc ? rc
+              : weft_weights_move_s(costs, shape, home, &t->layout[c->call],
+                                    move_s_out, err);
+}
+
 static int priced_init(const struct weft_iteration_set *set,
                        struct priced *out, struct weft_err *err)
 {
@@ -160,7 +202,12 @@ static int priced_init(const struct weft_iteration_set *set,
     const struct weft_trainer *t = p->t;
     const struct weft_g_generate *gen = &t->gen[set->call];
     int32_t replicas = weft_migration_replicas(gen);
-    *out = (struct priced){.prompt = mean_prompt(t->tail)};
+    *out = (struct priced){
+        .prompt = mean_prompt(t->tail),
+        .inferred = weft_alloc(N_INFERRED, sizeof *out->inferred)};
+    if (!out->inferred)
+        return weft_err_nomem(err, "costs",
+                              N_INFERRED * sizeof *out->inferred);
     int rc = weft_steps_init(t->tail->costs, &gen->model->shape, &gen->layout,
                              gen->n_instances / replicas, gen->n_slots,
                              gen->max_total, &out->steps, err);
@@ -171,6 +218,10 @@ static int priced_init(const struct weft_iteration_set *set,
             continue;
         out->replicas[out->n_models] = (double) layout->plan.dp / replicas;
         out->call[out->n_models] = c->call;
+        rc = price_weights(set, c, &out->restore_s[out->n_models],
+                           &out->move_s[out->n_models], err);
+        if (rc)
+            break;
         rc = weft_pass_price_create(t->tail->costs, &c->model->arch.shape,
                                     layout, false,
                                     &out->model[out->n_models++], err);
@@ -228,7 +279,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
     }
     qsort(c->seen, (size_t) all, sizeof *c->seen, ascending);
     double longest_s = wait_s(c, all);
-    for (int32_t i = 0; i < tail->n_past; i++)
+    for (int32_t i = 0; i < tail->n_past; i++) {
         c->job[i] = (struct weft_overlap_job){
             .costs = &c->costs,
             .n_instances = weft_migration_replicas(gen),
@@ -243,6 +294,10 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
             .infer_s = infer_s,
             .micro_tokens = t->config.train.micro_batch_tokens,
             .wait_s = longest_s};
+        memcpy(c->job[i].restore_s, c->priced.restore_s,
+               sizeof c->priced.restore_s);
+        memcpy(c->job[i].move_s, c->priced.move_s, sizeof c->priced.move_s);
+    }
 }
 
 /* BS_max for samples as long as those of the tail are. */

@@ -226,16 +226,19 @@ static int infer(const struct world *w, int free[8])
     const struct weft_overlap_job *job = w->job;
     bool taken[4][MOST] = {{false}}, has[4][8] = {{false}};
     int rest = job->n_models * job->n_samples, done = 0, all = 0, last = 0;
-    int order[MOST], n_order = 0;
-    double token_s[4];
+    int order[MOST], n_order = 0, early = w->end[0];
+    double token_s[4], comes[4];
     for (int s = 0; s < job->n_samples; s++) {
         all += job->sample[s].prompt + job->sample[s].length;
         last = w->end[s] > last ? w->end[s] : last;
+        early = w->end[s] < early ? w->end[s] : early;
     }
     for (int j = 0; j < job->n_models; j++) {
         double each = fmin(job->micro_tokens, all);
         int n = (int) fmax(1, each * job->n_samples / all);
         token_s[j] = job->infer_s(NULL, j, n, each) / each;
+        comes[j] = early < job->restore_s[j] ? job->restore_s[j] : early;
+        comes[j] += job->move_s[j];
         for (int i = 0; i < job->n_instances; i++)
             has[j][i] = job->load_s[j] == 0;
     }
@@ -269,7 +272,7 @@ static int infer(const struct world *w, int free[8])
                 }
                 for (int k = 0; k < job->n_instances; k++)
                     holders += has[j][k];
-                bool ready = n > 0
+                bool ready = n > 0 && t >= comes[j]
                           && (here >= job->micro_tokens || t >= last
                               || t >= w->end[first] + job->wait_s);
                 left = left * token_s[j] / (holders ? holders : 1);

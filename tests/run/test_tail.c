@@ -17,6 +17,7 @@
 #include "lm/migration.h"
 #include "plan/costs.h"
 #include "lm/passes.h"
+#include "lm/weights.h"
 
 /* ---- Costs -------------------------------------------------------------- */
 
@@ -153,6 +154,79 @@ static void test_pass_bytes(void)
     weft_costs_free(costs);
 }
 
+/* A layout of two replicas, or stages, or tensor parts on two devices, the
+ * first of which is `device`. */
+static void lay_out_two(const struct weft_shape *shape, int32_t device,
+                        int32_t tp, int32_t pp, int32_t n_gpus,
+                        struct weft_g_layout *out)
+{
+    const struct weft_g_job job = {.n_ranks = 1,
+                                   .n_devices = DEVICES + 1,
+                                   .place_per_device = n_gpus == 0,
+                                   .n_gpus = n_gpus};
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = DEVICES + 1};
+    plan.call[1] = (struct weft_call_plan){
+        .mesh = {0, 1, device, 2}, .dp = 2 / tp / pp, .tp = tp, .pp = pp};
+    REQUIRE_OK(weft_g_layout_init(&job, shape, &plan, 1, out, &err), err);
+}
+
+/* Weights on their way inside a node of which each device receives, and sends,
+ * a megabyte a second. */
+static void test_weights(void)
+{
+    const struct weft_shape shape = shape_of();
+    struct weft_cluster cluster = cluster_of(1e30, 1e30, 0);
+    struct weft_g_layout two, halves, others, stages, gpus;
+    double all = 4.0 * (double) weft_shape_n_params(&shape) / 1e6, s;
+    struct weft_costs *costs;
+    cluster.kind[0].inside = (struct weft_link){1e6, 0};
+    cluster.kind[0].host = (struct weft_link){2e6, 0};
+    costs = costs_of(&cluster);
+    lay_out_two(&shape, 0, 1, 1, 0, &two);
+    lay_out_two(&shape, 0, 2, 1, 0, &halves);
+    lay_out_two(&shape, 0, 1, 2, 0, &stages);
+    lay_out_two(&shape, 2, 1, 1, 0, &others);
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &two, &two, &s, &err), err);
+    CHECK(s == 0);
+    /* both have all of it, and need a half */
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &two, &halves, &s, &err),
+               err);
+    CHECK(s == 0);
+    /* each has a half and needs the other */
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &halves, &two, &s, &err),
+               err);
+    CHECK(fabs(s / all - 0.5) < 1e-9);
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &stages, &two, &s, &err),
+               err);
+    CHECK(fabs(s / all - 0.5) < 1e-9);
+    /* two others receive all of it, each */
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &two, &others, &s, &err),
+               err);
+    CHECK(fabs(s / all - 1) < 1e-9);
+    REQUIRE_OK(weft_weights_restore_s(costs, &shape, &two, 0, &s, &err), err);
+    CHECK(s == 0);
+    weft_costs_free(costs);
+    /* from the host to two of four cards, which have a link each */
+    lay_out_two(&shape, 0, 1, 1, DEVICES, &gpus);
+    REQUIRE_OK(
+        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                   .n_ranks = 1,
+                                                   .n_devices = DEVICES + 1,
+                                                   .n_gpus = DEVICES},
+                          &costs, &err),
+        err);
+    REQUIRE_OK(weft_weights_restore_s(costs, &shape, &gpus, DEVICES, &s,
+                                      &err),
+               err);
+    CHECK(fabs(s / all - 0.5) < 1e-9);
+    weft_costs_free(costs);
+    weft_g_layout_release(&two);
+    weft_g_layout_release(&halves);
+    weft_g_layout_release(&stages);
+    weft_g_layout_release(&others);
+    weft_g_layout_release(&gpus);
+}
+
 /* ---- A rank that dies --------------------------------------------------- */
 
 static bool dies; /* by the next decision */
@@ -195,7 +269,8 @@ int main(int argc, char **argv)
     static const struct weft_test tests[] = {
         {"test_pass_layers", test_pass_layers},
         {"test_pass_flop", test_pass_flop},
-        {"test_pass_bytes", test_pass_bytes}};
+        {"test_pass_bytes", test_pass_bytes},
+        {"test_weights", test_weights}};
     return argc > 3 ? die(argc, argv)
                     : weft_test_main("run/tail", tests, WEFT_COUNT(tests));
 }

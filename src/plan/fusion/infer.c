@@ -15,6 +15,7 @@ struct ended {
 /* A model's samples are taken in the order in which they ended. */
 struct model {
     int32_t next;
+    double comes_s; /* all workers can have its weights */
     double ready_s; /* of its next micro-batch; infinite: all are taken */
     double left_tokens, token_s; /* not taken; seconds of one, about */
     int32_t n_workers;           /* that have its weights */
@@ -55,13 +56,12 @@ static int32_t batch_end(const struct inference *f, const struct model *m,
     return i;
 }
 
-/* When the next micro-batch of a model can begin: when it is full, or its first
- * sample has waited for long enough, or all samples have ended. */
-static double ready_s(const struct inference *f, const struct model *m)
+/* When the next micro-batch of a model would begin if its weights were there:
+ * when it is full, or its first sample has waited for long enough, or all
+ * samples have ended. */
+static double batch_s(const struct inference *f, const struct model *m)
 {
     int32_t n = f->job->n_samples;
-    if (m->next == n)
-        return INFINITY;
     double tokens = 0, waited = fmin(f->ended[m->next].end_s + f->job->wait_s,
                                      f->ended[n - 1].end_s);
     for (int32_t i = m->next; i < n && f->ended[i].end_s < waited; i++) {
@@ -70,6 +70,12 @@ static double ready_s(const struct inference *f, const struct model *m)
             return f->ended[i].end_s;
     }
     return waited;
+}
+
+static double ready_s(const struct inference *f, const struct model *m)
+{
+    return m->next < f->job->n_samples ? fmax(batch_s(f, m), m->comes_s)
+                                       : INFINITY;
 }
 
 /* The model with most work left for each that has its weights, of those that
@@ -211,6 +217,8 @@ int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
     for (int32_t j = 0; j < job->n_models; j++) {
         int32_t n = (int32_t) fmax(1, each * job->n_samples / tokens);
         f.model[j] = (struct model){
+            .comes_s = fmax(job->restore_s[j], f.ended[0].end_s)
+                     + job->move_s[j],
             .left_tokens = tokens,
             .token_s = job->infer_s(job->costs->ctx, j, n, each) / each,
             .n_workers = job->load_s[j] <= 0 ? job->n_instances : 0};

@@ -241,8 +241,6 @@ int weft_migrate_decide(const struct weft_migrate_costs *c,
         return rc;
     out->n_stay = n;
     for (int32_t s = 0; out->reads && s < n_left; s++)
-        out->reads[s] =
-            out->to[s] != left[s].instance
-            && weft_migrate_reads(c, left[s].prompt + left[s].has);
+        out->reads[s] = weft_migrate_reads(c, left[s].prompt + left[s].has);
     return 0;
 }

@@ -114,8 +114,8 @@ struct weft_migrate_decision {
     int32_t most_batch; /* BS_max */
     bool *stays;        /* (n_instances) */
     int32_t *to;        /* (n_left) who goes on with a sample */
-    bool *reads;        /* (n_left) it moves and is read again; NULL: not
-                           wanted */
+    bool *reads;        /* (n_left) it is read again, where it moves; NULL:
+                           not wanted */
 };
 
 /* All of the above: the fewest instances, but at least `instances`, to which

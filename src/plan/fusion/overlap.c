@@ -33,7 +33,6 @@ static void leaving_release(struct leaving *l)
     weft_free(l->left);
     weft_free(l->decision.stays);
     weft_free(l->decision.to);
-    weft_free(l->decision.reads);
     weft_free(l->among);
     weft_free(l->sends_s);
     weft_free(l->receives_s);
@@ -49,11 +48,10 @@ static int leaving_init(struct leaving *l, const struct weft_overlap_job *job,
     l->left = weft_alloc(n, sizeof *l->left);
     d->stays = weft_alloc(n_in, sizeof *d->stays);
     d->to = weft_alloc(n, sizeof *d->to);
-    d->reads = weft_alloc(n, sizeof *d->reads);
     l->among = weft_alloc(n_in, sizeof *l->among);
     l->sends_s = weft_alloc(n_in, sizeof *l->sends_s);
     l->receives_s = weft_alloc(n_in, sizeof *l->receives_s);
-    return l->sample && l->left && d->stays && d->to && d->reads && l->among
+    return l->sample && l->left && d->stays && d->to && l->among
                 && l->sends_s && l->receives_s
              ? 0
              : weft_err_nomem(err, "a simulation", n * sizeof *l->left);
@@ -88,7 +86,7 @@ static void move(struct weft_overlap_run *run, struct leaving *l, int32_t k)
     at->instance = to;
     at->ready = at->common = 0;
     run->out.n_moved++;
-    if (l->decision.reads[k])
+    if (weft_migrate_reads(c, l->left[k].prompt + l->left[k].has))
         at->cached = 0;
     run->out.n_read += at->cached == 0;
     if (at->cached > 0) {

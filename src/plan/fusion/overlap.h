@@ -64,6 +64,10 @@ struct weft_overlap_job {
     /* until a worker has the model's weights, from the host or over links, on
      * which it takes no other work; 0: it has them when generation ends */
     double load_s[WEFT_OVERLAP_MODELS];
+    /* weights come to all workers beside generation, as they do in a run: from
+     * the host so many seconds after its beginning, and from elsewhere so many
+     * after that, but not before the first sample has ended */
+    double restore_s[WEFT_OVERLAP_MODELS], move_s[WEFT_OVERLAP_MODELS];
     double micro_tokens; /* of a micro-batch, at most, or one sample */
     double wait_s;       /* for a full micro-batch */
     /* inference begins when all samples have ended, as RLHFuse-Base does; else

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lm/weights.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+
+/* Copies that are on their way at once. */
+struct copies {
+    const struct weft_costs *costs;
+    double *busy_s; /* (n_links) */
+    double most_s;
+};
+
+static int copies_init(struct copies *c, const struct weft_costs *costs,
+                       struct weft_err *err)
+{
+    int32_t n_links;
+    weft_costs_links(costs, &n_links);
+    *c = (struct copies){
+        .costs = costs,
+        .busy_s = weft_alloc((size_t) n_links + 1, sizeof *c->busy_s)};
+    return c->busy_s ? 0
+                     : weft_err_nomem(err, "links", (size_t) n_links * 8);
+}
+
+static void copy(struct copies *c, int32_t from, int32_t to, double bytes)
+{
+    int32_t link[WEFT_COSTS_PATH], n_links;
+    double latency_s;
+    const double *speed = weft_costs_links(c->costs, &n_links);
+    int32_t n = weft_costs_path(c->costs, from, to, link, &latency_s);
+    for (int32_t i = 0; i < n; i++) {
+        c->busy_s[link[i]] += bytes / speed[link[i]];
+        c->most_s = fmax(c->most_s, latency_s + c->busy_s[link[i]]);
+    }
+}
+
+/* ---- From home to a call ------------------------------------------------- */
+
+/* Places of two layouts. */
+struct places {
+    int32_t n, n_have, n_want;
+    int32_t *node, *have, *want; /* (n) node: rank */
+    struct weft_move_load *load; /* (n) */
+    struct weft_move *move;      /* (n) */
+};
+
+static int32_t last_place(const struct weft_g_layout *l)
+{
+    int32_t last = 0;
+    for (int32_t i = 0; i < l->plan.dp * l->plan.pp * l->plan.tp; i++)
+        last = weft_max32(last, l->member[i].place);
+    return last;
+}
+
+static int places_init(struct places *p, const struct weft_g_layout *a,
+                       const struct weft_g_layout *b, struct weft_err *err)
+{
+    size_t n = (size_t) weft_max32(last_place(a), last_place(b)) + 1;
+    *p = (struct places){.n = (int32_t) n};
+    p->node = weft_alloc(n, 3 * sizeof *p->node);
+    p->load = weft_alloc(n, sizeof *p->load);
+    p->move = weft_alloc(n, sizeof *p->move);
+    if (!p->node || !p->load || !p->move)
+        return weft_err_nomem(err, "places", n * sizeof *p->load);
+    p->have = p->node + n;
+    p->want = p->have + n;
+    for (int32_t i = 0; i < p->n; i++)
+        p->node[i] = i / a->places_per_rank;
+    return 0;
+}
+
+static void places_release(struct places *p)
+{
+    weft_free(p->node);
+    weft_free(p->load);
+    weft_free(p->move);
+}
+
+/* The places of so many replicas' members that have a block of a stage, each
+ * once. */
+static int32_t list(const struct weft_g_layout *l, int32_t n_dp,
+                    int32_t stage, int32_t block, int32_t *out)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_dp; i++)
+        for (int32_t k = 0; k < l->plan.tp; k++) {
+            const struct weft_g_member *m = weft_g_layout_member(l, i, stage,
+                                                                 k);
+            bool more = m->blocks.first <= block
+                     && block < m->blocks.first + m->blocks.n;
+            for (int32_t at = 0; at < n && more; at++)
+                more = out[at] != m->place;
+            if (more)
+                out[n++] = m->place;
+        }
+    return n;
+}
+
+static int32_t n_common(const struct weft_g_layout *a, int32_t stage_a,
+                        const struct weft_g_layout *b, int32_t stage_b)
+{
+    return weft_min32(a->first_layer[stage_a + 1],
+                      b->first_layer[stage_b + 1])
+         - weft_max32(a->first_layer[stage_a], b->first_layer[stage_b]);
+}
+
+/* The block of the layers that two stages have in common. What ZeRO has cut is
+ * taken to lie at the first replica. */
+static void move(struct copies *c, struct places *p,
+                 const struct weft_g_layout *home, int32_t from,
+                 const struct weft_g_layout *layout, int32_t to,
+                 int32_t block, double bytes)
+{
+    p->n_have = list(home, home->plan.zero >= 3 ? 1 : home->plan.dp, from,
+                     block, p->have);
+    p->n_want = list(layout, layout->plan.dp, to, block, p->want);
+    int32_t n = weft_plan_moves(p->node, p->n_have, p->have, p->n_want,
+                                p->want, bytes, p->load, p->move);
+    for (int32_t i = 0; i < n; i++)
+        copy(c, p->move[i].from, p->move[i].to, bytes);
+}
+
+static double all_bytes(const struct weft_shape *shape)
+{
+    return (double) weft_shape_n_params(shape)
+         * (double) weft_dtype_bytes(shape->dtype);
+}
+
+int weft_weights_move_s(const struct weft_costs *costs,
+                        const struct weft_shape *shape,
+                        const struct weft_g_layout *home,
+                        const struct weft_g_layout *layout, double *out,
+                        struct weft_err *err)
+{
+    double each = all_bytes(shape) / shape->n_layers / shape->n_blocks;
+    struct copies c;
+    struct places p = {.n = 0};
+    *out = 0;
+    if (weft_plan_lies_alike(&home->plan, &layout->plan)
+        && home->plan.zero < 3)
+        return 0;
+    int rc = copies_init(&c, costs, err);
+    if (!rc)
+        rc = places_init(&p, home, layout, err);
+    for (int32_t a = 0; a < home->plan.pp && !rc; a++)
+        for (int32_t b = 0; b < layout->plan.pp; b++) {
+            int32_t n = n_common(home, a, layout, b);
+            for (int32_t k = 0; k < shape->n_blocks && n > 0; k++)
+                move(&c, &p, home, a, layout, b, k, n * each);
+        }
+    if (!rc)
+        *out = c.most_s;
+    places_release(&p);
+    weft_free(c.busy_s);
+    return rc;
+}
+
+/* ---- From the host -------------------------------------------------------- */
+
+int weft_weights_restore_s(const struct weft_costs *costs,
+                           const struct weft_shape *shape,
+                           const struct weft_g_layout *home, int32_t n_gpus,
+                           double *out, struct weft_err *err)
+{
+    int32_t n = home->plan.pp * home->plan.tp, each = home->places_per_rank;
+    struct copies c;
+    int rc = copies_init(&c, costs, err);
+    for (int32_t i = 0; i < home->plan.dp * n && !rc; i++) {
+        int32_t to = home->member[i].place, local = to % each;
+        if (local < n_gpus && n_gpus < each)
+            copy(&c, to - local + n_gpus, to, all_bytes(shape) / n);
+    }
+    if (!rc)
+        *out = c.most_s;
+    weft_free(c.busy_s);
+    return rc;
+}
