@@ -8,16 +8,18 @@
 #define WEFT_CODELETS_GENERATION_H
 
 #include "codelets/codelets.h"
+#include "kern/ends.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Texts that end a response, wherever its tokens' bytes come to hold one. */
+enum { WEFT_MAX_STOP_TEXTS = 16 };
 struct weft_stop_texts {
-    const char *text[16]; /* (n) */
-    const char *bytes;    /* of token i: at[i] .. at[i + 1] - 1 */
-    const int64_t *at;    /* (n_tokens + 1) */
+    const char *text[WEFT_MAX_STOP_TEXTS]; /* (n) */
+    const char *bytes; /* of token i: at[i] .. at[i + 1] - 1 */
+    const int64_t *at; /* (n_tokens + 1) */
     int32_t n, n_tokens;
 };
 
@@ -31,7 +33,7 @@ struct weft_gen_args {
     bool prefix_sharing;    /* prompts that begin alike share the cache */
     int32_t min_new_tokens; /* so many do not end a response */
     int32_t n_stop;
-    int32_t stop[16]; /* token ids that end a response */
+    int32_t stop[WEFT_MAX_ENDS]; /* token ids that end a response */
     /* NULL: none. Borrowed until the tasks have run. */
     const struct weft_stop_texts *stop_text;
     /* (n_steps) the rows of each step, where it is known, for costs; read when

@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 enum {
-    WEFT_MAX_ENDS = 16,
+    WEFT_MAX_ENDS = 96,
     WEFT_K_ENDED =
         -2 /* in a token's place: the row's text had ended before */
 };

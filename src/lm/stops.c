@@ -4,14 +4,18 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "model/arch.h"
+
+_Static_assert(WEFT_MAX_ENDS >= WEFT_MAX_EOS + 1 + WEFT_MAX_STOP_TEXTS,
+               "responses can end by all tokens that may be named");
 
 void weft_stops_add_id(struct weft_stops *stops, int32_t id)
 {
     for (int32_t i = 0; i < stops->n_ids; i++)
         if (stops->id[i] == id)
             return;
-    if (stops->n_ids < (int32_t) WEFT_COUNT(stops->id))
-        stops->id[stops->n_ids++] = id;
+    weft_assert(stops->n_ids < WEFT_MAX_ENDS);
+    stops->id[stops->n_ids++] = id;
 }
 
 /* What each token adds to a text: nothing where it is a special one. */

@@ -9,11 +9,12 @@
 
 struct weft_stops {
     int32_t n_ids;
-    int32_t id[16];
+    int32_t id[WEFT_MAX_ENDS];
     struct weft_stop_texts text;
 };
 
-/* Adds an id, unless it is there or there are 16. */
+/* Adds an id, unless it is there. There is room for those of a model, the end of
+ * a template's turn, and as many special tokens as texts. */
 void weft_stops_add_id(struct weft_stops *stops, int32_t id);
 /* Adds a text (borrowed): a special token of the tokenizer, which ends a
  * response itself, or any other text. Clear with weft_stops_release(), also

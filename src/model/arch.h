@@ -22,7 +22,7 @@ enum weft_family {
     WEFT_N_FAMILIES
 };
 
-enum { WEFT_MAX_EOS = 16 };
+enum { WEFT_MAX_EOS = 64 };
 
 /* Values of generation_config.json; those that it lacks have transformers'
  * default. */

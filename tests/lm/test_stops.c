@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "base/string.h"
 #include "harness.h"
+#include "model/arch.h"
 
 enum { LONGEST = 4, TOKEN = 3, ALL = LONGEST + 2 * TOKEN };
 
@@ -132,5 +133,29 @@ static void test_others(void)
     weft_tokenizer_free(tok);
 }
 
+/* All that may be named ends a response: as many ids as a model has, the end of
+ * a turn, and special tokens. */
+static void test_many_ids(void)
+{
+    char token[3][TOKEN + 1] = {"a", "b", "c"};
+    struct weft_tokenizer *tok = open_tokens(3, token);
+    struct weft_stops stops = {.n_ids = 0};
+    struct weft_gen_args args;
+    for (int32_t i = 0; i <= WEFT_MAX_EOS; i++) {
+        weft_stops_add_id(&stops, 100 + i);
+        weft_stops_add_id(&stops, 100 + i / 2);
+    }
+    REQUIRE_OK(weft_stops_add_text(&stops, tok, "f", "k", "<|end|>", &err),
+               err);
+    weft_stops_set(&stops, &args);
+    CHECK_INT(args.n_stop, WEFT_MAX_EOS + 2);
+    for (int32_t i = 0; i <= WEFT_MAX_EOS; i++)
+        CHECK(weft_k_is_end(args.n_stop, args.stop, 100 + i));
+    CHECK(weft_k_is_end(args.n_stop, args.stop, 3));
+    CHECK(!weft_k_is_end(args.n_stop, args.stop, 101 + WEFT_MAX_EOS));
+    weft_stops_release(&stops);
+    weft_tokenizer_free(tok);
+}
+
 WEFT_TESTS("lm/stops", {"test_spelled", test_spelled},
-           {"test_others", test_others})
+           {"test_others", test_others}, {"test_many_ids", test_many_ids})
