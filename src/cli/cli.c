@@ -315,6 +315,23 @@ void weft_cli_catch_stop(const char *line)
         sigaction(stop_signal[i], &act, &before_stop[i]);
 }
 
+static const char *volatile unfinished;
+
+static void on_end(int signal_number)
+{
+    if (unfinished)
+        unlink(unfinished);
+    _exit(weft_cli_stop_status(signal_number));
+}
+
+void weft_cli_unfinished(const char *path)
+{
+    const struct sigaction act = {.sa_handler = on_end};
+    unfinished = path;
+    for (size_t i = 0; i < WEFT_COUNT(stop_signal); i++)
+        sigaction(stop_signal[i], &act, NULL);
+}
+
 void weft_cli_leave_stop(void)
 {
     for (size_t i = 0; i < WEFT_COUNT(stop_signal); i++)

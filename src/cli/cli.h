@@ -81,6 +81,10 @@ void weft_cli_catch_stop(const char *line);
 void weft_cli_leave_stop(void);
 extern volatile sig_atomic_t weft_cli_stop; /* 0: nobody asked */
 
+/* From here on such a signal ends the process as a second one does, and removes
+ * the file at `path` (borrowed; NULL: none), which is not complete. */
+void weft_cli_unfinished(const char *path);
+
 /* The status of a command that such a signal stopped: 130 for SIGINT, 143 for
  * SIGTERM, 138 for SIGUSR1. */
 int weft_cli_stop_status(int signal_number);

@@ -109,6 +109,7 @@ int weft_cmd_generate(int argc, char **argv)
                               "--min-new-tokens is more than "
                               "--max-new-tokens (128 if not given)");
     o.model = argv[first];
+    o.unfinished = weft_cli_unfinished;
     o.lm.stop_text = stop.word;
     o.lm.n_stop_texts = stop.n;
     status = weft_lm_devices("generate", &asked, &costs, &o);

@@ -76,6 +76,7 @@ int weft_cmd_score(int argc, char **argv)
     if (!o.data == !o.prompt)
         return weft_cli_usage("score", "give --data FILE or --text TEXT");
     o.model = argv[first];
+    o.unfinished = weft_cli_unfinished;
     status = weft_lm_devices("score", &asked, &costs, &o);
     struct weft_err err = {0};
     if (!status && weft_lm_file_score(&o, &err))

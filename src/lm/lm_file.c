@@ -46,6 +46,8 @@ static int open_output(struct job *j, struct weft_err *err)
     if (rc)
         return rc;
     j->beside = name.data;
+    if (j->o->unfinished)
+        j->o->unfinished(j->beside);
     j->out = fopen(j->beside, "w");
     return j->out ? 0 : weft_err_sys(err, "write", j->o->output);
 }
@@ -109,6 +111,8 @@ static int job_close(struct job *j, int rc, struct weft_err *err)
         if (rc)
             (void) remove(j->beside);
     }
+    if (j->beside && j->o->unfinished)
+        j->o->unfinished(NULL);
     weft_model_close(j->model);
     weft_context_close(j->context);
     weft_dataset_close(j->data);

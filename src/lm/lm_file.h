@@ -10,6 +10,9 @@ struct weft_lm_file_options {
     const char *model;         /* folder */
     const char *data, *prompt; /* one of them, the other NULL */
     const char *output; /* NULL: stdout; a file appears when complete */
+    /* told of the file that is written until then, and of NULL when there is
+     * none any more; NULL: nobody asks */
+    void (*unfinished)(const char *path);
     const char *chat_template; /* as in struct weft_renderer_options */
     const char *date;          /* the same */
     const char *dtype;
