@@ -20,8 +20,7 @@ static int copies_init(struct copies *c, const struct weft_costs *costs,
     *c = (struct copies){
         .costs = costs,
         .busy_s = weft_alloc((size_t) n_links + 1, sizeof *c->busy_s)};
-    return c->busy_s ? 0
-                     : weft_err_nomem(err, "links", (size_t) n_links * 8);
+    return c->busy_s ? 0 : weft_err_nomem(err, "links", (size_t) n_links * 8);
 }
 
 static void copy(struct copies *c, int32_t from, int32_t to, double bytes)

@@ -99,9 +99,9 @@ struct priced {
     double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
     /* until its weights come (overlap.h) */
     double restore_s[WEFT_OVERLAP_MODELS], move_s[WEFT_OVERLAP_MODELS];
-    int32_t call[WEFT_OVERLAP_MODELS];    /* which infers with it */
+    int32_t call[WEFT_OVERLAP_MODELS]; /* which infers with it */
     int32_t n_models;
-    double prompt; /* tokens, in the mean: no rows of the head */
+    double prompt;             /* tokens, in the mean: no rows of the head */
     struct inferred *inferred; /* (N_INFERRED) */
 };
 

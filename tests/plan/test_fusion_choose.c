@@ -135,10 +135,9 @@ struct pace {
 static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
     const struct pace *p = ctx;
-    return rows->n_targets > p->most
-             ? INFINITY
-             : p->step_s + p->row_s * rows->n_rows
-                   + p->key_s * (double) rows->n_keys;
+    return rows->n_targets > p->most ? INFINITY
+                                     : p->step_s + p->row_s * rows->n_rows
+                                           + p->key_s * (double) rows->n_keys;
 }
 
 static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
@@ -203,7 +202,8 @@ static void test_same_choice(void)
     for (int round = 0; round < 150; round++) {
         int n_instances = draw_from(1, 12);
         int slots = draw_from(0, 1) * draw_from(1, 12);
-        struct pace pace = {0.11 * draw_from(1, 30), 0.0123 * draw_from(0, 30),
+        struct pace pace = {0.11 * draw_from(1, 30),
+                            0.0123 * draw_from(0, 30),
                             0.000317 * draw_from(0, 30),
                             draw_from(0, 1) && slots ? slots : 1000};
         const struct weft_migrate_costs costs = {
@@ -212,7 +212,8 @@ static void test_same_choice(void)
             .read_rows = draw_from(0, 2) * draw_from(1, 40),
             .token_bytes = 1.5,
             .memory_bytes = draw_from(0, 2) ? 1e9 : 1.5 * draw_from(100, 300),
-            .link_bytes_per_s = draw_from(0, 1) ? INFINITY : 1.0 * draw_from(1, 99),
+            .link_bytes_per_s = draw_from(0, 1) ? INFINITY
+                                                : 1.0 * draw_from(1, 99),
             .link_latency_s = draw_from(0, 1) * 0.3};
         struct weft_overlap_job job[JOBS];
         struct weft_overlap_when when;
@@ -230,4 +231,48 @@ static void test_same_choice(void)
     CHECK(n_chosen > 20 && n_later > 0 && n_batch > 2);
 }
 
-WEFT_TESTS("plan/fusion/choose", {"test_same_choice", test_same_choice})
+static double ten_s(void *ctx, int32_t model, int32_t n, double n_tokens)
+{
+    (void) ctx, (void) model, (void) n, (void) n_tokens;
+    return 10;
+}
+
+/* Seven instances have a sample of 100 s, the eighth has eight of a second,
+ * one after another, and inference, 10 s a sample, begins with a migration.
+ * Without any two samples follow one another from 100 s on. BS_max is 2, for
+ * four or six instances, of which one at least takes 15 % longer. One sample
+ * an instance lets seven go on. */
+static void test_smaller_batches(void)
+{
+    struct pace pace = {0.85, 0.15, 0, 1000};
+    const struct weft_migrate_costs costs = {.ctx = &pace,
+                                             .step_s = step_s,
+                                             .token_bytes = 1,
+                                             .memory_bytes = 1e9,
+                                             .link_bytes_per_s = INFINITY};
+    struct weft_overlap_sample sample[15];
+    const struct weft_overlap_job job = {.costs = &costs,
+                                         .n_instances = 8,
+                                         .slots = 1,
+                                         .n_samples = 15,
+                                         .sample = sample,
+                                         .most = 100,
+                                         .n_models = 1,
+                                         .infer_s = ten_s,
+                                         .micro_tokens = 1,
+                                         .at_trigger = true};
+    struct weft_overlap_when when;
+    struct plain p = {.n = 1, .job = &job};
+    double seconds;
+    for (int s = 0; s < 15; s++)
+        sample[s] = (struct weft_overlap_sample){s < 7 ? s : 7, 1,
+                                                 s < 7 ? 100 : 1, 0};
+    choose(&p);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
+    check_same(&p, &when, seconds);
+    CHECK(fabs(seconds - 110) < 1e-9);
+    CHECK_INT(when.most_batch, 1);
+}
+
+WEFT_TESTS("plan/fusion/choose", {"test_same_choice", test_same_choice},
+           {"test_smaller_batches", test_smaller_batches})

@@ -215,9 +215,8 @@ static void test_weights(void)
                                                    .n_gpus = DEVICES},
                           &costs, &err),
         err);
-    REQUIRE_OK(weft_weights_restore_s(costs, &shape, &gpus, DEVICES, &s,
-                                      &err),
-               err);
+    REQUIRE_OK(
+        weft_weights_restore_s(costs, &shape, &gpus, DEVICES, &s, &err), err);
     CHECK(fabs(s / all - 0.5) < 1e-9);
     weft_costs_free(costs);
     weft_g_layout_release(&two);

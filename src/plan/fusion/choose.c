@@ -102,8 +102,7 @@ static int choose_first(struct choice *c, int32_t most_batch,
         rc = try(c, &when, 0, &m, err);
     for (int p = 95; p >= 5 && !rc; p -= 5) {
         when.share = p / 100.0;
-        rc = try_instances(c, &when, p, &when.instances, c->n_instances,
-                           err);
+        rc = try_instances(c, &when, p, &when.instances, c->n_instances, err);
     }
     int around = (int) lround(100 * c->best.when.share);
     int32_t n = c->best.when.instances;
@@ -148,8 +147,7 @@ static int choose_earlier(struct choice *c, struct weft_err *err)
            (size_t) old.n_later * sizeof *old.later);
     for (int k = 7; k > 0 && !rc; k--) {
         when.share = old.share + (0.95 - old.share) * k / 8;
-        rc = try_instances(c, &when, k, &when.instances, c->n_instances,
-                           err);
+        rc = try_instances(c, &when, k, &when.instances, c->n_instances, err);
     }
     return rc;
 }

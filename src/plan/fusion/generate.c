@@ -128,8 +128,8 @@ static void end(struct weft_overlap_run *run,
     struct weft_overlap_state *at = &run->state[s];
     if (at->prompt >= 0) {
         int32_t *kept = &run->prompt[at->prompt].kept;
-        *kept = weft_max32(*kept, weft_min32(run->job->sample[s].prompt,
-                                             at->ready));
+        *kept = weft_max32(*kept,
+                           weft_min32(run->job->sample[s].prompt, at->ready));
     }
     at->end_s = in->now_s;
     drop(run, in, s);
@@ -330,8 +330,7 @@ static bool decode(struct weft_overlap_run *run,
     const struct weft_migrate_costs *c = run->job->costs;
     struct weft_work_rows rows = {.n_rows = 0};
     int32_t most = count_decodes(run, in, &rows), n = 0;
-    if (in->queue.first >= 0
-        && (in->slots == 0 || in->n_active < in->slots))
+    if (in->queue.first >= 0 && (in->slots == 0 || in->n_active < in->slots))
         stop_s = fmin(stop_s, run->state[in->queue.first].ready_s);
     while (n < most && in->now_s < stop_s
            && in->held + rows.n_rows <= run->room) {

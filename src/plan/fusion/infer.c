@@ -27,7 +27,7 @@ struct inference {
     struct model model[WEFT_OVERLAP_MODELS];
     struct weft_min_tree free_s; /* (n_instances) of those that work */
     struct weft_min_tree idle;   /* (n_instances) 0: it waits for work */
-    bool alike;    /* all workers have all weights: what one does not find ... */
+    bool alike; /* all workers have all weights: what one does not find ... */
     uint32_t *has; /* (n_instances) models whose weights it has */
     struct weft_overlapped *out;
 };

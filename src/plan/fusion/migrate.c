@@ -133,7 +133,8 @@ int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
     struct moved *moved = weft_alloc((size_t) n_left, sizeof *moved);
     int32_t *count = weft_alloc((size_t) n_instances, sizeof *count);
     double *tokens = weft_alloc((size_t) n_instances, sizeof *tokens);
-    struct weft_min_tree open; /* tokens of those that can take more samples */
+    struct weft_min_tree
+        open; /* tokens of those that can take more samples */
     int32_t n = 0;
     int rc = weft_min_tree_init(&open, (size_t) n_instances);
     if (rc || !moved || !count || !tokens)

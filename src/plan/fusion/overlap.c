@@ -51,8 +51,8 @@ static int leaving_init(struct leaving *l, const struct weft_overlap_job *job,
     l->among = weft_alloc(n_in, sizeof *l->among);
     l->sends_s = weft_alloc(n_in, sizeof *l->sends_s);
     l->receives_s = weft_alloc(n_in, sizeof *l->receives_s);
-    return l->sample && l->left && d->stays && d->to && l->among
-                && l->sends_s && l->receives_s
+    return l->sample && l->left && d->stays && d->to && l->among && l->sends_s
+                && l->receives_s
              ? 0
              : weft_err_nomem(err, "a simulation", n * sizeof *l->left);
 }
@@ -361,15 +361,14 @@ int weft_overlap_trial_infer(struct weft_overlap_trial *trial,
 {
     struct weft_overlap_run *run = &trial->run;
     const struct weft_overlap_job *job = run->job;
-    bool waits = job->serial
-              || (job->at_trigger && run->out.n_migrated == 0);
-    double first_s = waits             ? run->out.generated_s
+    bool waits = job->serial || (job->at_trigger && run->out.n_migrated == 0);
+    double first_s = waits           ? run->out.generated_s
                    : job->at_trigger ? run->out.trigger_s
                                      : 0;
     for (int32_t i = 0; i < job->n_instances; i++)
         run->free_s[i] = fmax(first_s, run->free_s[i] >= 0
-                                         ? run->free_s[i]
-                                         : run->instance[i].now_s);
+                                           ? run->free_s[i]
+                                           : run->instance[i].now_s);
     return weft_overlap_infer(run, err);
 }
 
