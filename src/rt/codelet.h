@@ -56,6 +56,12 @@ void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes);
 /* The stream of the GPU whose worker runs this body; NULL on a CPU device. */
 struct CUstream_st *weft_exec_stream(struct weft_exec *x);
 
+/* When the body has returned 0 and all its work has ended, the host calls
+ * `check` once, with the body's arguments, before the task counts as ended: for
+ * errors in what kernels wrote to memory that host code may use. Others may
+ * already read what the task has written. */
+void weft_exec_at_end(struct weft_exec *x, weft_body_fn check);
+
 /* Around the capture of a stream (weft_k_capture_cuda()): in between no thread
  * waits for a whole GPU, which would spoil it. */
 void weft_exec_begin_capture(void);

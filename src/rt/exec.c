@@ -19,6 +19,11 @@ struct weft_err *weft_exec_err(struct weft_exec *x)
     return &x->err;
 }
 
+void weft_exec_at_end(struct weft_exec *x, weft_body_fn check)
+{
+    x->at_end = check;
+}
+
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
 {
     if (bytes > (size_t) 1 << 47) { /* no machine has it */

@@ -35,7 +35,8 @@ struct weft_exec {
     struct CUstream_st *copies;
     int64_t on_stream;      /* number of the body's work there */
     int device;             /* in the job; -1: of who copies */
-    struct weft_team *team; /* of the body that runs; NULL: none */
+    weft_body_fn at_end;    /* of the body that runs; NULL: nothing */
+    struct weft_team *team; /* the same; NULL: none */
     int member;
     void *shared;                       /* of a body without a gang */
     char *scratch;                      /* kept block */
@@ -210,7 +211,8 @@ struct weft_task {
      * moves that it waits for */
     int64_t move;
     int32_t first_wait, n_waits;
-    int64_t on_stream; /* weft_card_begin(), if it is under way */
+    int64_t on_stream;   /* weft_card_begin(), if it is under way */
+    weft_body_fn at_end; /* NULL: nothing */
     /* of who copies: accesses that are missing */
     struct weft_copier *copier;
     atomic_int n_missing;

@@ -155,6 +155,12 @@ void weft_task_over(struct weft_task *t, struct weft_worker *w,
                     const struct weft_card *left)
 {
     struct weft_rt *rt = t->seq->rt;
+    if (t->at_end) {
+        w->exec.err.code = 0;
+        int rc = t->at_end(t->args, t->buf, t->n_access, &w->exec);
+        if (rc)
+            task_failed(t, rc, &w->exec.err);
+    }
     weft_worker_end(w, t);
     weft_ran_end(rt, t->moments);
     weft_task_leave_tiles(t, left);
@@ -182,6 +188,7 @@ void weft_task_run(struct weft_task *t, struct weft_worker *w)
         w->exec.team = t->team;
         w->exec.member = t->member;
         w->exec.shared = NULL;
+        w->exec.at_end = NULL;
         w->exec.err.code = 0;
         w->exec.err.text[0] = 0;
         int rc = task_buffers(t, &w->exec.err);
@@ -190,6 +197,8 @@ void weft_task_run(struct weft_task *t, struct weft_worker *w)
             rc = w->exec.card ? run_at_card(t, w) : run_cpu(t, &w->exec);
         if (rc)
             task_failed(t, rc, &w->exec.err);
+        else
+            t->at_end = w->exec.at_end;
         if (t->team)
             weft_team_leave(t->team, true, rc);
         weft_exec_reset(&w->exec);

@@ -301,6 +301,68 @@ static void test_scratch(void)
     stop();
 }
 
+/* ---- Checks at the end of a task --------------------------------------- */
+
+static atomic_int n_ends;
+
+static int is_counted(const void *args, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    const uint64_t *most = args, *count = buf[0];
+    atomic_fetch_add(&n_ends, 1);
+    if (n_buf == 1 && *count <= *most)
+        return 0;
+    return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC, "has come to %d",
+                        (int) *count);
+}
+
+/* Counts up to *args; what is above fails at the end, and 9 before. */
+static int count_cpu(const void *args, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    (void) args;
+    (void) n_buf;
+    weft_exec_at_end(x, is_counted);
+    if (++*(uint64_t *) buf[0] == 9)
+        return weft_err_set(weft_exec_err(x), WEFT_EINVAL, "is nine");
+    return 0;
+}
+WEFT_CODELET(count, 0x0, count_cpu)
+
+static void insert_count(struct weft_tile *tile, uint64_t most)
+{
+    weft_insert(seq, &weft_cl_count, &most, sizeof most,
+                &(struct weft_access){tile, WEFT_READ_WRITE}, 1, &anywhere);
+}
+
+static void test_at_end(void)
+{
+    struct weft_err err;
+    for (int n_devices = 1; n_devices < 3; n_devices++) {
+        start(n_devices);
+        struct weft_tile *tile = tile_of(7, 8), *other = tile_of(1, 8);
+        atomic_store(&n_ends, 0);
+        for (int i = 0; i < 5; i++)
+            insert_count(tile, 5);
+        insert_mix(other); /* which has no check */
+        REQUIRE_OK(weft_seq_wait(seq, &err), err);
+        CHECK_INT(n_ends, 5);
+        for (int i = 0; i < 3; i++)
+            insert_count(tile, 5);
+        CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err,
+                    "count on 'm layer 7 x': has come to 6");
+        CHECK_INT(n_ends, 6); /* nothing has run behind the failure */
+        *(uint64_t *) weft_tile_acquire(tile, WEFT_WRITE) = 8;
+        weft_tile_unacquire(tile);
+        insert_count(tile, 5);
+        CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EINVAL, err, "is nine");
+        CHECK_INT(n_ends, 6); /* a body that fails is not checked */
+        weft_tile_release(tile);
+        weft_tile_release(other);
+        stop();
+    }
+}
+
 /* ---- Answers from outside --------------------------------------------- */
 
 static void test_external(void)
@@ -472,6 +534,6 @@ WEFT_TESTS("rt/graph", {"test_dataflow", test_dataflow},
            {"test_error_first_wins", test_error_first_wins},
            {"test_error_of_sequence", test_error_of_sequence},
            {"test_where_is_checked", test_where_is_checked},
-           {"test_scratch", test_scratch}, {"test_external", test_external},
-           {"test_lots", test_lots},
+           {"test_scratch", test_scratch}, {"test_at_end", test_at_end},
+           {"test_external", test_external}, {"test_lots", test_lots},
            {"test_external_early", test_external_early})
