@@ -31,10 +31,11 @@ WEFT_INLINE size_t weft_head_part_at(struct weft_range range, int32_t n,
                                      struct weft_head_part *out)
 {
     uintptr_t at = base;
-    out->state = weft_head_take(
-        &at, weft_head_align((int64_t) n * range.n
-                             * (int64_t) sizeof *out->state));
-    out->hit = weft_head_take(&at, weft_head_align((int64_t) n * 4));
+    size_t bytes = weft_head_align((int64_t) n * range.n
+                                   * (int64_t) sizeof *out->state);
+    out->state = (struct weft_softmax *) weft_head_take(&at, bytes);
+    bytes = weft_head_align((int64_t) n * 4);
+    out->hit = (float *) weft_head_take(&at, bytes);
     return at - base;
 }
 

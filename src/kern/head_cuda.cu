@@ -3,6 +3,8 @@
  * products made. A block per row. */
 #include "kern/softmax_cuda.h"
 
+#include "kern/head.h"
+
 static __global__ void take(int64_t first, int64_t n, bool is_first,
                             const float *logits, int64_t ld, float scale,
                             const int32_t *target, struct weft_softmax *state,
@@ -35,35 +37,66 @@ void weft_k_head_take_cuda(cudaStream_t stream, int32_t m, int64_t first,
 
 enum { MERGE_THREADS = 128 };
 
-static __global__ void merge(int32_t m, int32_t n_blocks,
-                             const struct weft_softmax *state,
-                             const float *hit, float *logp_out,
+/* Members' parts: of n_blocks vocabulary blocks from `block` on, whose tokens
+ * are n from `first` on. */
+struct merged {
+    int32_t n, n_blocks;
+    const int32_t *target;
+    struct {
+        const struct weft_softmax *state;
+        const float *hit;
+        int32_t block, n_blocks, first, n;
+    } of[WEFT_MAX_BLOCKS];
+};
+
+static __global__ void merge(int32_t m, struct merged part, float *logp_out,
                              float *entropy_out, float *lse_out)
 {
     int32_t i = (int32_t) (blockIdx.x * MERGE_THREADS + threadIdx.x);
     if (i >= m)
         return;
     struct weft_softmax block[WEFT_MAX_BLOCKS];
-    for (int32_t t = 0; t < n_blocks; t++)
-        block[t] = state[(int64_t) i * n_blocks + t];
-    struct weft_softmax all = weft_softmax_tree(block, n_blocks);
+    int32_t target = part.target[i];
+    float hit = 0;
+    for (int32_t p = 0; p < part.n; p++) {
+        int32_t n = part.of[p].n_blocks, before = target - part.of[p].first;
+        for (int32_t t = 0; t < n; t++)
+            block[part.of[p].block + t] =
+                part.of[p].state[(int64_t) i * n + t];
+        if (before >= 0 && before < part.of[p].n)
+            hit = part.of[p].hit[i];
+    }
+    struct weft_softmax all = weft_softmax_tree(block, part.n_blocks);
     float lse = weft_softmax_lse(&all);
-    logp_out[i] = hit[i] - lse;
+    logp_out[i] = hit - lse;
     if (entropy_out)
         entropy_out[i] = weft_softmax_entropy(&all);
     if (lse_out)
         lse_out[i] = lse;
 }
 
-void weft_k_head_merge_cuda(cudaStream_t stream, int32_t m, int32_t n_blocks,
-                            const struct weft_softmax *state,
-                            const float *hit, float *logp_out,
-                            float *entropy_out, float *lse_out)
+void weft_k_head_merge_cuda(cudaStream_t stream, const struct weft_shape *s,
+                            const struct weft_k_targets *targets,
+                            int32_t n_parts,
+                            const struct weft_k_head_parts *part,
+                            float *logp_out, float *entropy_out,
+                            float *lse_out)
 {
-    if (m > 0)
-        WEFT_LAUNCH(merge, blocks_for(m, MERGE_THREADS), MERGE_THREADS,
-                    stream, m, n_blocks, state, hit, logp_out, entropy_out,
-                    lse_out);
+    struct merged all = {n_parts, s->n_blocks, targets->target, {}};
+    for (int32_t p = 0; p < n_parts; p++) {
+        struct weft_head_part at;
+        weft_head_part_at(part[p].range, targets->n, (uintptr_t) part[p].part,
+                          &at);
+        all.of[p].state = at.state;
+        all.of[p].hit = at.hit;
+        all.of[p].block = part[p].range.first;
+        all.of[p].n_blocks = part[p].range.n;
+        weft_k_vocab_range(s, part[p].range, &all.of[p].first, &all.of[p].n);
+    }
+    if (targets->n > 0)
+        WEFT_LAUNCH(merge, blocks_for(targets->n, MERGE_THREADS),
+                    MERGE_THREADS, stream, targets->n, all, logp_out,
+                    entropy_out, lse_out);
 }
 
 struct gradient {

@@ -133,13 +133,12 @@ void weft_k_head_logprob_cuda(struct CUstream_st *stream,
     struct weft_range all = weft_all_blocks(s);
     struct work w = {.stream = stream, .s = s};
     struct weft_arena arena = {.base = scratch};
-    struct weft_head_part part;
     work_at(&w, targets->n, false, &arena);
-    weft_head_part_at(all, targets->n, (uintptr_t) w.part, &part);
     weft_k_head_part_cuda(stream, s, all, head, x, targets, inv_temperature,
                           w.part, scratch);
-    weft_k_head_merge_cuda(stream, targets->n, s->n_blocks, part.state,
-                           part.hit, logp_out, entropy_out, lse_out);
+    weft_k_head_merge_cuda(stream, s, targets, 1,
+                           &(struct weft_k_head_parts){all, w.part}, logp_out,
+                           entropy_out, lse_out);
 }
 
 void weft_k_head_logits_cuda(struct CUstream_st *stream,

@@ -28,6 +28,7 @@ extern "C" {
 
 struct CUstream_st; /* cudaStream_t */
 struct weft_k_part; /* kern/parts.h */
+struct weft_k_head_parts;
 struct weft_k_shared;
 
 /* ---- Rows: bits of the CPU -------------------------------------------- */
@@ -225,6 +226,11 @@ void weft_k_fetch_cuda(struct CUstream_st *stream, void *host,
                        const void *device, size_t n_bytes);
 void weft_k_send_cuda(struct CUstream_st *stream, void *device,
                       const void *host, size_t n_bytes);
+/* from is n pieces, one after another: piece i, of n_each[i] numbers, comes to
+ * to[i], the GPU's memory or pinned. n_each and to are read before return. */
+void weft_k_deal_cuda(struct CUstream_st *stream, int32_t n,
+                      const int32_t *n_each, const float *from,
+                      void *const to[]);
 /* Copies to pinned memory, when it is the stream's turn. */
 void weft_k_get_cuda(struct CUstream_st *stream, void *pinned,
                      const void *device, size_t n_bytes);
@@ -393,8 +399,7 @@ void weft_k_embed_backward_cuda(struct CUstream_st *stream,
  * join the state of each row (m, ld_state); is_first: they begin it. All
  * columns of a vocabulary block, from left to right, in pieces of multiples of
  * 1024. hit (m): the scaled logits of targets among them.
- * _merge: state (m, n_blocks) of all blocks to log-probs, entropies and
- * log-sum-exps; the last two may be NULL; state is only read.
+ * _merge: weft_k_head_merge() of parts in device memory.
  * _gradient: out (m, ldo) in dtype = the gradient of sum_i dlogp[i] logp[i] +
  * dentropy[i] entropy[i] with respect to n columns of unscaled logits. entropy
  * and dentropy may be NULL. */
@@ -405,11 +410,13 @@ void weft_k_head_take_cuda(struct CUstream_st *stream, int32_t m,
                            float inv_temperature, const int32_t *target,
                            struct weft_softmax *state, int64_t ld_state,
                            float *hit);
-void weft_k_head_merge_cuda(struct CUstream_st *stream, int32_t m,
-                            int32_t n_blocks,
-                            const struct weft_softmax *state,
-                            const float *hit, float *logp_out,
-                            float *entropy_out, float *lse_out);
+void weft_k_head_merge_cuda(struct CUstream_st *stream,
+                            const struct weft_shape *shape,
+                            const struct weft_k_targets *targets,
+                            int32_t n_parts,
+                            const struct weft_k_head_parts *part,
+                            float *logp_out, float *entropy_out,
+                            float *lse_out);
 void weft_k_head_gradient_cuda(struct CUstream_st *stream,
                                enum weft_dtype dtype, int32_t m,
                                int64_t first, int64_t n, const float *logits,
@@ -438,8 +445,8 @@ void weft_k_head_backward_cuda(
     const int32_t *run_rows, float inv_temperature, const float *lse,
     const float *entropy, const float *dlogp, const float *dentropy,
     float *dx, float *const grad[], float *grad_final, void *scratch);
-/* By members, as in parts.h. A part has the CPU's layout: the parts are merged
- * on the host. scratch: weft_k_head_scratch_bytes_cuda(). */
+/* By members, as in parts.h. A part has the CPU's layout. scratch:
+ * weft_k_head_scratch_bytes_cuda(). */
 void weft_k_head_part_cuda(struct CUstream_st *stream,
                            const struct weft_shape *shape,
                            struct weft_range range,
@@ -530,28 +537,51 @@ void weft_k_gae_cuda(struct CUstream_st *stream, int32_t n, float gamma,
                      const float *bootstrap, float *advantage_out,
                      float *return_out);
 
-/* One sample's response; w: one number, stat: added to. Of the CPU's bits where
- * exp() has them: the sums are in its order. */
-void weft_k_policy_loss_cuda(struct CUstream_st *stream,
-                             const struct weft_k_policy *policy, int32_t n,
-                             const float *w, const float *logp,
-                             const float *old_logp, const float *ref_logp,
-                             const float *advantage, const float *entropy,
-                             float *dlogp, float *dentropy, double *stat);
-void weft_k_value_loss_cuda(struct CUstream_st *stream, float clip, int32_t n,
-                            const float *w, const float *value,
-                            const float *old_value, const float *ret,
-                            float *dvalue, double *stat);
-
-/* w and kl: one number. The responses' pointers are device memory. */
-void weft_k_pair_loss_cuda(struct CUstream_st *stream,
-                           const struct weft_k_pairs *pairs, const float *w,
-                           const struct weft_k_response *chosen,
-                           const struct weft_k_response *rejected);
-void weft_k_kto_loss_cuda(struct CUstream_st *stream,
-                          const struct weft_k_kto *kto, const float *w,
-                          bool is_desirable, const double *kl,
-                          const struct weft_k_response *response);
+/* The runs of a micro-batch, whose targets follow one another in columns. Run
+ * i, of n_targets[i] of them, has the weight weight[i] * gate; where that is 0
+ * its gradients and statistics are 0. stats (n, of the loss): are written, not
+ * added to; NULL: not wanted. Pointers, here and below, are of what kernels may
+ * use: the GPU's memory or pinned memory. Bits of the CPU where exp() has them:
+ * sums are in its order. */
+struct weft_k_loss_runs {
+    int32_t n;
+    float gate;
+    const int32_t *n_targets;
+    const float *weight;
+    double *stats;
+};
+void weft_k_sft_losses_cuda(struct CUstream_st *stream,
+                            const struct weft_k_loss_runs *runs,
+                            const float *logp, const float *entropy,
+                            float *dlogp);
+void weft_k_policy_losses_cuda(struct CUstream_st *stream,
+                               const struct weft_k_policy *policy,
+                               const struct weft_k_loss_runs *runs,
+                               const float *logp, const float *old_logp,
+                               const float *ref_logp, const float *advantage,
+                               const float *entropy, float *dlogp,
+                               float *dentropy);
+void weft_k_value_losses_cuda(struct CUstream_st *stream, float clip,
+                              const struct weft_k_loss_runs *runs,
+                              const float *value, const float *old_value,
+                              const float *ret, float *dvalue);
+/* Of pairs of runs, which have one weight. */
+void weft_k_pair_losses_cuda(struct CUstream_st *stream,
+                             const struct weft_k_pairs *pairs,
+                             const struct weft_k_loss_runs *runs,
+                             const float *logp, const float *ref_logp,
+                             float *dlogp);
+/* label (n): above 0 where the response is desirable. */
+void weft_k_kto_losses_cuda(struct CUstream_st *stream,
+                            const struct weft_k_kto *kto,
+                            const struct weft_k_loss_runs *runs,
+                            const float *label, double kl, const float *logp,
+                            const float *ref_logp, float *dlogp);
+/* Of pairs of runs with one target each; margin (n): of a pair's first. */
+void weft_k_bradley_terry_cuda(struct CUstream_st *stream, float center,
+                               const struct weft_k_loss_runs *runs,
+                               const float *margin, const float *score,
+                               float *dscore);
 
 #ifdef __cplusplus
 }

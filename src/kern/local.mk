@@ -45,6 +45,7 @@ kern_sources = \
 	%D%/layer_saved_cpu.c \
 	%D%/layer_unrotate_cpu.c \
 	%D%/losses.h \
+	%D%/losses_cuda.h \
 	%D%/mm_impl.h \
 	%D%/mix_cpu.c \
 	%D%/moments_cpu.c \

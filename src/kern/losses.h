@@ -145,6 +145,12 @@ void weft_k_policy_loss(const struct weft_k_policy *policy, int32_t n,
                         const float *entropy, float *dlogp, float *dentropy,
                         double stat[WEFT_N_POLICY_STATS]);
 
+/* The loss of supervised fine-tuning, -w log p of each token; of the statistics
+ * of a policy loss PG_LOSS is then the sum of -log p. */
+void weft_k_sft_loss(int32_t n, float w, const float *logp,
+                     const float *entropy, float *dlogp,
+                     double stat[WEFT_N_POLICY_STATS]);
+
 /* Clipped value loss: w * 0.5 * max((v-R)^2, (clip(v, v_old +- eps) - R)^2);
  * clip <= 0: no clipping. Statistics are added to `stat`; w scales LOSS alone
  * of them. */

@@ -172,6 +172,19 @@ WEFT_INLINE void weft_policy_loss_token(const struct weft_k_policy *p,
                                          - (double) t->old_logp);
 }
 
+/* The same for weft_k_sft_loss(). */
+WEFT_INLINE void weft_sft_loss_token(float w, float logp, float entropy,
+                                     float *dlogp, double *stat)
+{
+    for (int k = 0; k < WEFT_N_POLICY_STATS; k++)
+        stat[k] = 0;
+    *dlogp = -w;
+    stat[WEFT_STAT_LOSS] = -((double) w * (double) logp);
+    stat[WEFT_STAT_PG_LOSS] = -(double) logp;
+    stat[WEFT_STAT_ENTROPY] = (double) entropy;
+    stat[WEFT_STAT_TOKENS] = 1;
+}
+
 /* Statistic k of the tokens before, and of the next. */
 WEFT_INLINE double weft_policy_stat_add(int k, double all, double x)
 {

@@ -147,4 +147,27 @@ WEFT_INLINE double weft_kto_loss_of(const struct weft_k_kto *k, float w,
     return -weight * sign * beta * s.slope;
 }
 
+/* weft_k_bradley_terry() */
+WEFT_INLINE void weft_bradley_terry_of(float center, float w, float margin,
+                                       const float score[2], float dscore[2],
+                                       double *chosen_stat,
+                                       double *rejected_stat)
+{
+    double c = (double) score[0], r = (double) score[1], both = c + r;
+    struct weft_preference_term loss = weft_minus_log_sigmoid(
+        c - r - (double) margin);
+    double pull = 2 * (double) center * both;
+
+    dscore[0] = (float) ((double) w * (loss.slope + pull));
+    dscore[1] = (float) ((double) w * (pull - loss.slope));
+    chosen_stat[WEFT_PSTAT_LOSS] += (double) w
+                                  * (loss.value
+                                     + (double) center * both * both);
+    chosen_stat[WEFT_PSTAT_CHOSEN] += 1;
+    chosen_stat[WEFT_PSTAT_CHOSEN_REWARD] += c;
+    rejected_stat[WEFT_PSTAT_REJECTED] += 1;
+    rejected_stat[WEFT_PSTAT_REJECTED_REWARD] += r;
+    weft_count_pair(chosen_stat, c - r);
+}
+
 #endif

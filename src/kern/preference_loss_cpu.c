@@ -62,18 +62,5 @@ void weft_k_bradley_terry(float center, float w, float margin,
                           const float score[2], float dscore[2],
                           double *const stat[2])
 {
-    double c = (double) score[0], r = (double) score[1], both = c + r;
-    struct weft_preference_term loss = weft_minus_log_sigmoid(
-        c - r - (double) margin);
-    double pull = 2 * (double) center * both;
-
-    dscore[0] = (float) ((double) w * (loss.slope + pull));
-    dscore[1] = (float) ((double) w * (pull - loss.slope));
-    stat[0][WEFT_PSTAT_LOSS] += (double) w
-                              * (loss.value + (double) center * both * both);
-    stat[0][WEFT_PSTAT_CHOSEN] += 1;
-    stat[0][WEFT_PSTAT_CHOSEN_REWARD] += c;
-    stat[1][WEFT_PSTAT_REJECTED] += 1;
-    stat[1][WEFT_PSTAT_REJECTED_REWARD] += r;
-    weft_count_pair(stat[0], c - r);
+    weft_bradley_terry_of(center, w, margin, score, dscore, stat[0], stat[1]);
 }

@@ -46,6 +46,37 @@ void weft_k_send_cuda(cudaStream_t stream, void *device, const void *host,
     cudaStreamSynchronize(stream);
 }
 
+enum { PIECES = 128 }; /* of a launch */
+struct pieces {
+    const float *from;
+    struct {
+        float *to;
+        int32_t first, n;
+    } of[PIECES];
+};
+
+static __global__ void deal(struct pieces p)
+{
+    const float *from = p.from + p.of[blockIdx.x].first;
+    for (int32_t i = threadIdx.x; i < p.of[blockIdx.x].n; i += THREADS)
+        p.of[blockIdx.x].to[i] = from[i];
+}
+
+void weft_k_deal_cuda(cudaStream_t stream, int32_t n, const int32_t *n_each,
+                      const float *from, void *const to[])
+{
+    struct pieces p = {from, {}};
+    for (int32_t i = 0, k = 0, first = 0; i < n; first += n_each[i++]) {
+        p.of[k].to = (float *) to[i];
+        p.of[k].first = first;
+        p.of[k++].n = n_each[i];
+        if (k == PIECES || i == n - 1) {
+            WEFT_LAUNCH(deal, k, THREADS, stream, p);
+            k = 0;
+        }
+    }
+}
+
 void weft_k_get_cuda(cudaStream_t stream, void *pinned, const void *device,
                      size_t n_bytes)
 {

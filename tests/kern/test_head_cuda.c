@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "kern/head.h"
 #include "kern/sample.h"
 #include "kern/softmax.h"
 
@@ -53,6 +54,36 @@ static void close_to(const float *dev, const float *host, int64_t n)
     weft_free(got);
 }
 
+/* The head of M rows by one member, or by two with a block each. */
+static void forward_of(const struct weft_shape *s, int32_t m, int n_parts,
+                       int64_t piece, float scale, const float *z_,
+                       const int32_t *target_, float *logp_, float *entropy_,
+                       float *lse_)
+{
+    struct weft_k_targets targets = {m, NULL, target_, 0, NULL};
+    struct weft_k_head_parts part[2];
+    for (int i = 0; i < n_parts; i++) {
+        struct weft_range range = {i, 2 / n_parts};
+        void *part_ = dev_new(weft_k_head_part_bytes(range, m));
+        struct weft_head_part to;
+        weft_head_part_at(range, m, (uintptr_t) part_, &to);
+        part[i] = (struct weft_k_head_parts){range, part_};
+        for (int32_t t = i; t < weft_range_end(range); t++) {
+            int64_t n = s->block[t].n_vocab, v0 = s->block[t].vocab0;
+            for (int64_t j = 0; j < n; j += piece)
+                weft_k_head_take_cuda(0, m, v0 + j, weft_min64(piece, n - j),
+                                      j == 0, z_ + v0 + j, s->vocab, scale,
+                                      target_, to.state + t - range.first,
+                                      range.n, to.hit);
+        }
+    }
+    weft_k_head_merge_cuda(0, s, &targets, n_parts, part, logp_, entropy_,
+                           lse_);
+    dev_wait();
+    for (int i = 0; i < n_parts; i++)
+        dev_free((void *) (uintptr_t) part[i].part);
+}
+
 static void head_of(bool is_large, int64_t piece, float scale)
 {
     enum { M = 6 };
@@ -63,17 +94,11 @@ static void head_of(bool is_large, int64_t piece, float scale)
     int32_t target[M] = {0, s.block[1].vocab0,     1023,
                          7, s.block[1].vocab0 - 1, (int32_t) v - 1};
     int32_t *target_ = dev_put(target, sizeof target);
-    struct weft_softmax *state_ = dev_new(2 * M * sizeof *state_), all[M];
-    float *hit_ = dev_new(row_floats), *logp_ = dev_new(row_floats);
+    struct weft_softmax all[M];
+    float *logp_ = dev_new(row_floats), *members_ = dev_new(row_floats);
     float *entropy_ = dev_new(row_floats), *lse_ = dev_new(row_floats);
-    for (int t = 0; t < 2; t++) {
-        int64_t n = s.block[t].n_vocab, v0 = s.block[t].vocab0;
-        for (int64_t j = 0; j < n; j += piece)
-            weft_k_head_take_cuda(0, M, v0 + j, weft_min64(piece, n - j),
-                                  j == 0, z_ + v0 + j, v, scale, target_,
-                                  state_ + t, 2, hit_);
-    }
-    weft_k_head_merge_cuda(0, M, 2, state_, hit_, logp_, entropy_, lse_);
+    forward_of(&s, M, 2, piece, scale, z_, target_, members_, NULL, NULL);
+    forward_of(&s, M, 1, piece, scale, z_, target_, logp_, entropy_, lse_);
     float logp[M], entropy[M], lse[M];
     for (int i = 0; i < M; i++) {
         all[i] = weft_softmax_row(&s, z + i * v, scale);
@@ -96,6 +121,7 @@ static void head_of(bool is_large, int64_t piece, float scale)
     /* a target of probability 0 has log-prob -infinity in both */
     float got[M];
     dev_get(got, logp_, sizeof got);
+    CHECK(dev_same(members_, got, sizeof got));
     for (int i = 0; i < M; i++)
         CHECK(got[i] == logp[i] || fabsf(got[i] - logp[i]) < 1e-4f);
 
@@ -129,8 +155,8 @@ static void head_of(bool is_large, int64_t piece, float scale)
         weft_free(expect);
         weft_free(rounded);
     }
-    void *dev[] = {z_,       target_, state_, hit_,     logp_,
-                   entropy_, lse_,    dlogp_, dentropy_};
+    void *dev[] = {z_,       target_, members_, logp_,
+                   entropy_, lse_,    dlogp_,   dentropy_};
     for (size_t i = 0; i < WEFT_COUNT(dev); i++)
         dev_free(dev[i]);
     weft_free(z);

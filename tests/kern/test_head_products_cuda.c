@@ -135,12 +135,10 @@ static void by_members(const struct device *d, const struct model *m,
         size_t n_roots = (size_t) weft_k_roots(s->n_blocks, range[i], root);
         size_t n = weft_k_head_part_bytes(range[i], r->n);
         float *roots = dev_new(n_roots * rows_bytes);
-        void *to = dev_new(n), *host = scratch_get(n);
+        void *to = dev_new(n);
         weft_k_head_part_cuda(0, s, range[i], &d->head, dev->x, &targets,
                               0.7f, to, scratch);
-        dev_get(host, to, n);
-        dev_free(to);
-        head[i] = (struct weft_k_head_parts){range[i], host};
+        head[i] = (struct weft_k_head_parts){range[i], to};
         weft_k_head_backward_part_cuda(
             0, s, range[i], &d->head, dev->x, &targets, 5, run_rows, 0.7f,
             dev->lse, dev->entropy, dev->dlogp,
@@ -151,15 +149,18 @@ static void by_members(const struct device *d, const struct model *m,
                                    &targets, n_parts, part, dx, d->final,
                                    scratch);
     dev_wait();
-    float *logp = scratch_get((size_t) r->n * sizeof *logp);
-    struct weft_k_targets cpu = {r->n, r->row, r->target, 0, NULL};
-    weft_k_head_merge(s, &cpu, n_parts, head, logp, NULL, NULL);
-    CHECK(!products_are_cpus()
-          || memcmp(logp, r->logp, (size_t) r->n * sizeof *logp) == 0);
+    size_t n_bytes = (size_t) r->n * sizeof(float);
+    float *logp = scratch_get(n_bytes);
+    weft_k_head_merge_cuda(0, s, &targets, n_parts, head, dev->logp, NULL,
+                           NULL);
+    dev_get(logp, dev->logp, n_bytes);
+    weft_k_head_logprob_cuda(0, s, &d->head, dev->x, &targets, 0.7f,
+                             dev->logp, NULL, NULL, scratch);
+    CHECK(dev_same(dev->logp, logp, n_bytes));
     weft_free(logp);
     for (int i = 0; i < n_parts; i++) {
         dev_free((void *) (uintptr_t) part[i].roots);
-        weft_free((void *) (uintptr_t) head[i].part);
+        dev_free((void *) (uintptr_t) head[i].part);
     }
     dev_free(scratch);
 }

@@ -1,11 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses and advantages of responses on a GPU against the CPU's, for lengths
- * about a warp's 32 tokens. */
+/* Losses of all runs of a micro-batch on a GPU against the CPU's, run by run,
+ * for lengths about a block's 256 threads; and advantages of a response. */
 #include "../cuda/test_device.h"
 
 #include <math.h>
 
-static const int32_t lengths[] = {1, 2, 31, 32, 33, 64, 65, 300};
+enum { MOST = 70 };
+
+/* Runs, some of which have no token, some no weight; those of a pair have one.
+ * Their n targets are in columns of both sides. */
+enum { COLUMNS = 5 };
+struct batch {
+    int32_t n_runs, n, n_targets[MOST];
+    float weight[MOST], label[MOST], gate;
+    int width; /* statistics of a run */
+    float *column[COLUMNS], *column_[COLUMNS];
+    float *got_, *other_;
+    float *want, *other;
+    double *stats;
+    struct weft_k_loss_runs runs;
+    float *label_;
+};
+
+static void batch_init(struct batch *b, int32_t n_runs, const int32_t *length,
+                       float gate, int width)
+{
+    *b = (struct batch){.n_runs = n_runs, .gate = gate, .width = width};
+    for (int32_t i = 0; i < n_runs; i++) {
+        b->n_targets[i] = length[i];
+        b->weight[i] = i / 2 % 3 == 2 ? 0 : 0.125f + 0.25f * (float) (i / 2);
+        b->label[i] = i % 3 == 0 ? 1 : 0.25f * (float) -(i % 2);
+        b->n += length[i];
+    }
+    size_t bytes = (size_t) b->n * 4;
+    for (uint32_t c = 0; c < COLUMNS; c++) {
+        b->column[c] = host_rows(c, b->n);
+        for (int32_t i = 0; i < b->n; i++)
+            if (c < 3) /* logp, old_logp, ref_logp; some far apart */
+                b->column[c][i] = -2 + 0.3f * b->column[c][i]
+                                - (i % 11 == 5 && c == 1 ? 30 : 0)
+                                - (i % 13 == 4 && c == 0 ? 30 : 0);
+        b->column_[c] = dev_put(b->column[c], bytes);
+    }
+    size_t n_stats = (size_t) (n_runs * width);
+    b->got_ = dev_new(bytes);
+    b->other_ = dev_new(bytes);
+    b->want = weft_alloc((size_t) b->n + 1, sizeof *b->want);
+    b->other = weft_alloc((size_t) b->n + 1, sizeof *b->other);
+    b->stats = weft_alloc(n_stats + 1, sizeof *b->stats);
+    b->label_ = dev_put(b->label, (size_t) n_runs * 4);
+    b->runs = (struct weft_k_loss_runs){
+        n_runs, gate, dev_put(b->n_targets, (size_t) n_runs * 4),
+        dev_put(b->weight, (size_t) n_runs * 4), dev_new(n_stats * 8)};
+}
 
 /* exp() may differ in the last bit on a card, and a ratio with it. */
 static void near_f32(const float *dev, const float *host, int32_t n)
@@ -22,138 +69,164 @@ static void near_f32(const float *dev, const float *host, int32_t n)
 
 static void near_f64(const double *dev, const double *host, int32_t n)
 {
-    double got[32];
-    REQUIRE(n <= 32);
+    double *got = weft_alloc((size_t) n + 1, sizeof *got);
 #ifdef WEFT_CUDA_EXECUTOR
     CHECK(dev_same(dev, host, (size_t) n * 8));
 #endif
     dev_get(got, dev, (size_t) n * 8);
     for (int32_t i = 0; i < n; i++)
-        CHECK(fabs(got[i] - host[i]) <= 1e-6 * (1e-3 + fabs(host[i])));
+        CHECK(fabs(got[i] - host[i]) <= 1e-6 * (1e-3 + fabs(host[i]))
+              || (isnan(got[i]) && isnan(host[i])));
+    weft_free(got);
 }
 
-static void policy_of(const struct weft_k_policy *p, int32_t n, bool has_ref)
+static void batch_end(struct batch *b)
 {
-    enum { FIELDS = 5, STATS = WEFT_N_POLICY_STATS };
-    size_t bytes = (size_t) n * 4;
-    float *host[FIELDS], *dev[FIELDS], w = 0.125f;
-    for (uint32_t f = 0; f < FIELDS; f++) {
-        host[f] = host_rows(f, n);
-        for (int32_t i = 0; i < n; i++)
-            if (f < 3) /* logp, old_logp, ref_logp; some far apart */
-                host[f][i] = -2 + 0.3f * host[f][i]
-                           - (i % 11 == 5 && f == 1 ? 30 : 0)
-                           - (i % 13 == 4 && f == 0 ? 30 : 0);
-        dev[f] = dev_put(host[f], bytes);
+    near_f32(b->got_, b->want, b->n);
+    near_f64(b->runs.stats, b->stats, b->n_runs * b->width);
+    for (int c = 0; c < COLUMNS; c++) {
+        dev_free(b->column_[c]);
+        weft_free(b->column[c]);
     }
-    float *dlogp = host_rows(7, n), *dentropy = host_rows(8, n);
-    float *dlogp_ = dev_new(bytes), *dentropy_ = dev_new(bytes);
-    double stat[STATS];
-    for (int i = 0; i < STATS; i++)
-        stat[i] = 0.5 + i; /* of samples before */
-    double *stat_ = dev_put(stat, sizeof stat);
-    float *w_ = dev_put(&w, 4);
-    weft_k_policy_loss(p, n, w, host[0], host[1], has_ref ? host[2] : NULL,
-                       host[3], host[4], dlogp, dentropy, stat);
-    weft_k_policy_loss_cuda(0, p, n, w_, dev[0], dev[1],
-                            has_ref ? dev[2] : NULL, dev[3], dev[4], dlogp_,
-                            dentropy_, stat_);
-    near_f32(dlogp_, dlogp, n);
-    near_f32(dentropy_, dentropy, n);
-    near_f64(stat_, stat, STATS);
-    void *all[] = {dlogp_, dentropy_, stat_, w_};
-    for (size_t i = 0; i < WEFT_COUNT(all); i++)
-        dev_free(all[i]);
-    for (int f = 0; f < FIELDS; f++) {
-        dev_free(dev[f]);
-        weft_free(host[f]);
+    dev_free(b->got_);
+    dev_free(b->other_);
+    dev_free(b->label_);
+    dev_free((void *) (uintptr_t) b->runs.n_targets);
+    dev_free((void *) (uintptr_t) b->runs.weight);
+    dev_free(b->runs.stats);
+    weft_free(b->want);
+    weft_free(b->other);
+    weft_free(b->stats);
+}
+
+static float weight_of(const struct batch *b, int32_t run)
+{
+    return b->weight[run] * b->gate;
+}
+
+/* ---- Losses of tokens -------------------------------------------------- */
+
+static void policy_of(const struct weft_k_policy *p, struct batch *b)
+{
+    float *const *c = b->column, *const *c_ = b->column_;
+    bool has_ref = p->kl != WEFT_KL_NONE;
+    for (int32_t i = 0, at = 0; i < b->n_runs; at += b->n_targets[i++])
+        if (weight_of(b, i) != 0)
+            weft_k_policy_loss(p, b->n_targets[i], weight_of(b, i), c[0] + at,
+                               c[1] + at, has_ref ? c[2] + at : NULL,
+                               c[3] + at, c[4] + at, b->want + at,
+                               b->other + at,
+                               b->stats + i * WEFT_N_POLICY_STATS);
+    weft_k_policy_losses_cuda(0, p, &b->runs, c_[0], c_[1],
+                              has_ref ? c_[2] : NULL, c_[3], c_[4], b->got_,
+                              b->other_);
+    near_f32(b->other_, b->other, b->n);
+}
+
+static void sft_of(struct batch *b)
+{
+    float *const *c = b->column;
+    for (int32_t i = 0, at = 0; i < b->n_runs; at += b->n_targets[i++]) {
+        double *stat = b->stats + i * WEFT_N_POLICY_STATS, loss = 0;
+        float w = weight_of(b, i);
+        if (w == 0)
+            continue;
+        weft_k_sft_loss(b->n_targets[i], w, c[0] + at, c[4] + at,
+                        b->want + at, stat);
+        for (int32_t k = at; k < at + b->n_targets[i]; k++) {
+            loss -= (double) c[0][k];
+            CHECK(b->want[k] == -w);
+        }
+        CHECK(stat[WEFT_STAT_PG_LOSS] == loss);
+        CHECK(fabs(stat[WEFT_STAT_LOSS] - (double) w * loss)
+              <= 1e-6 * fabs(loss));
+        CHECK(stat[WEFT_STAT_TOKENS] == b->n_targets[i]);
     }
-    weft_free(dlogp);
-    weft_free(dentropy);
+    weft_k_sft_losses_cuda(0, &b->runs, b->column_[0], b->column_[4],
+                           b->got_);
 }
 
-static void policies(void)
+static void value_of(float clip, struct batch *b)
 {
-    for (size_t i = 0; i < WEFT_COUNT(lengths); i++)
-        for (int kind = 0; kind <= WEFT_POLICY_CISPO; kind++)
-            for (int kl = 0; kl <= WEFT_KL_ABS; kl++) {
-                struct weft_k_policy p = {0.2f,
-                                          0.3f,
-                                          kl % 2 ? 3 : 0,
-                                          0.01f,
-                                          0.05f,
-                                          (enum weft_kl) kl,
-                                          (enum weft_policy_kind) kind};
-                policy_of(&p, lengths[i], kl != WEFT_KL_NONE);
-            }
+    float *const *c = b->column, *const *c_ = b->column_;
+    for (int32_t i = 0, at = 0; i < b->n_runs; at += b->n_targets[i++])
+        if (weight_of(b, i) != 0)
+            weft_k_value_loss(clip, b->n_targets[i], weight_of(b, i),
+                              c[0] + at, c[2] + at, c[3] + at, b->want + at,
+                              b->stats + i * WEFT_N_VALUE_STATS);
+    weft_k_value_losses_cuda(0, clip, &b->runs, c_[0], c_[2], c_[3], b->got_);
 }
 
-static void test_policy_loss(void)
+/* Every kind, for runs of these lengths. */
+static void tokens_of(int32_t n, const int32_t *length, float gate)
 {
-    each_order(policies);
+    struct batch b;
+    for (int kind = 0; kind <= WEFT_POLICY_CISPO; kind++)
+        for (int kl = 0; kl <= WEFT_KL_ABS; kl++) {
+            struct weft_k_policy p = {0.2f,
+                                      0.3f,
+                                      kl % 2 ? 3 : 0,
+                                      0.01f,
+                                      0.05f,
+                                      (enum weft_kl) kl,
+                                      (enum weft_policy_kind) kind};
+            batch_init(&b, n, length, gate, WEFT_N_POLICY_STATS);
+            policy_of(&p, &b);
+            batch_end(&b);
+        }
+    batch_init(&b, n, length, gate, WEFT_N_POLICY_STATS);
+    sft_of(&b);
+    batch_end(&b);
+    for (int clip = 0; clip < 2; clip++) {
+        batch_init(&b, n, length, gate, WEFT_N_VALUE_STATS);
+        value_of(0.4f * (float) clip, &b);
+        batch_end(&b);
+    }
 }
 
-/* A maximum that is NaN stays so; nothing else of the kind is lost. */
+static const int32_t lengths[] = {1,   2,   31, 32, 33,  255, 256,
+                                  257, 300, 0,  5,  600, 0,   1};
+static const int32_t short_runs[MOST] = {3, 0, 1, 2, 1, 1, 0, 7};
+
+static void tokens(void)
+{
+    tokens_of(WEFT_COUNT(lengths), lengths, 1);
+    tokens_of(MOST, short_runs, 0.3f); /* most are empty; more than a warp */
+    tokens_of(2, lengths, 0);
+    tokens_of(0, NULL, 1);
+}
+
+static void test_token_losses(void)
+{
+    each_order(tokens);
+}
+
+/* A maximum that is NaN stays so; nothing else of the kind is lost. Statistics
+ * that are not wanted are not written. */
 static void test_policy_loss_nan(void)
 {
+    static const int32_t length[] = {40};
     struct weft_k_policy p = {.clip_low = 0.2f, .clip_high = 0.2f};
-    float x[40] = {0}, w = 1;
-    double zero[WEFT_N_POLICY_STATS] = {0}, stat[WEFT_N_POLICY_STATS];
-    x[3] = NAN;
-    float *x_ = dev_put(x, sizeof x), *w_ = dev_put(&w, 4);
-    float *d_ = dev_new(sizeof x), *e_ = dev_new(sizeof x);
-    x[3] = 0;
-    float *y_ = dev_put(x, sizeof x);
-    double *stat_ = dev_put(zero, sizeof zero);
-    weft_k_policy_loss_cuda(0, &p, 40, w_, x_, y_, NULL, y_, y_, d_, e_,
-                            stat_);
-    dev_get(stat, stat_, sizeof stat);
+    struct batch b;
+    const double *stat = NULL;
+    batch_init(&b, 1, length, 1, WEFT_N_POLICY_STATS);
+    b.column[0][3] = NAN;
+    dev_set(b.column_[0], b.column[0], 160);
+    policy_of(&p, &b);
+    dev_get(b.stats, b.runs.stats, WEFT_N_POLICY_STATS * 8);
+    stat = b.stats;
     CHECK(isnan(stat[WEFT_STAT_RATIO_MAX_DEV]));
     CHECK(isnan(stat[WEFT_STAT_LOGP_DIFF_MAX]));
     CHECK(stat[WEFT_STAT_TOKENS] == 40);
-    void *all[] = {x_, w_, d_, e_, y_, stat_};
-    for (size_t i = 0; i < WEFT_COUNT(all); i++)
-        dev_free(all[i]);
+    struct weft_k_loss_runs runs = b.runs;
+    runs.stats = NULL;
+    weft_k_sft_losses_cuda(0, &runs, b.column_[1], b.column_[4], b.got_);
+    for (int i = 0; i < 40; i++)
+        b.want[i] = -b.weight[0];
+    batch_end(&b);
 }
 
-static void value_of(float clip, int32_t n)
-{
-    size_t bytes = (size_t) n * 4;
-    float *host[3], *dev[3], w = 0.3f, *dvalue = host_rows(4, n);
-    double stat[WEFT_N_VALUE_STATS] = {1, 2, 3, 4};
-    double *stat_ = dev_put(stat, sizeof stat);
-    float *dvalue_ = dev_new(bytes), *w_ = dev_put(&w, 4);
-    for (uint32_t f = 0; f < 3; f++) {
-        host[f] = host_rows(f, n);
-        dev[f] = dev_put(host[f], bytes);
-    }
-    weft_k_value_loss(clip, n, w, host[0], host[1], host[2], dvalue, stat);
-    weft_k_value_loss_cuda(0, clip, n, w_, dev[0], dev[1], dev[2], dvalue_,
-                           stat_);
-    CHECK(dev_same(dvalue_, dvalue, bytes));
-    CHECK(dev_same(stat_, stat, sizeof stat));
-    for (int f = 0; f < 3; f++) {
-        dev_free(dev[f]);
-        weft_free(host[f]);
-    }
-    dev_free(stat_);
-    dev_free(dvalue_);
-    dev_free(w_);
-    weft_free(dvalue);
-}
-
-static void values(void)
-{
-    for (size_t i = 0; i < WEFT_COUNT(lengths); i++) {
-        value_of(0, lengths[i]);
-        value_of(0.4f, lengths[i]);
-    }
-}
-
-static void test_value_loss(void)
-{
-    each_order(values);
-}
+/* ---- Advantages -------------------------------------------------------- */
 
 static void gae_of(int32_t n, bool has_bootstrap)
 {
@@ -192,82 +265,106 @@ static void test_gae(void)
 
 /* ---- Preferences ------------------------------------------------------- */
 
-enum { PSTATS = WEFT_N_PREFERENCE_STATS };
-
-/* A response on both sides. */
-struct both {
-    struct weft_k_response host, dev;
-    float *logp, *ref_logp;
-};
-
-static void both_init(struct both *b, int32_t n, uint32_t seed)
+static struct weft_k_response response_of(struct batch *b, int32_t run,
+                                          int32_t at)
 {
-    size_t bytes = (size_t) n * 4;
-    b->logp = host_rows(seed, n);
-    b->ref_logp = host_rows(seed + 1, n);
-    double *stat = weft_alloc_aligned(PSTATS, 8);
-    for (int i = 0; i < PSTATS; i++)
-        stat[i] = 0.25 * i; /* of responses before */
-    b->host = (struct weft_k_response){n, b->logp, b->ref_logp,
-                                       host_rows(seed, n), stat};
-    b->dev = (struct weft_k_response){
-        n, dev_put(b->logp, bytes), dev_put(b->ref_logp, bytes),
-        dev_new(bytes), dev_put(stat, PSTATS * 8)};
+    return (struct weft_k_response){b->n_targets[run], b->column[0] + at,
+                                    b->column[2] + at, b->want + at,
+                                    b->stats + run * WEFT_N_PREFERENCE_STATS};
 }
 
-/* Compares, and frees. */
-static void both_end(struct both *b)
+static void pairs_of(const struct weft_k_pairs *p, struct batch *b)
 {
-    near_f32(b->dev.dlogp, b->host.dlogp, b->host.n);
-    near_f64(b->dev.stat, b->host.stat, PSTATS);
-    dev_free((void *) b->dev.logp);
-    dev_free((void *) b->dev.ref_logp);
-    dev_free(b->dev.dlogp);
-    dev_free(b->dev.stat);
-    weft_free(b->logp);
-    weft_free(b->ref_logp);
-    weft_free(b->host.dlogp);
-    weft_free(b->host.stat);
+    for (int32_t i = 0, at = 0; i < b->n_runs; i += 2) {
+        struct weft_k_response chosen = response_of(b, i, at), rejected;
+        rejected = response_of(b, i + 1, at + chosen.n);
+        at += chosen.n + rejected.n;
+        if (weight_of(b, i) != 0)
+            weft_k_pair_loss(p, weight_of(b, i), &chosen, &rejected);
+    }
+    weft_k_pair_losses_cuda(0, p, &b->runs, b->column_[0], b->column_[2],
+                            b->got_);
+}
+
+static void kto_of(const struct weft_k_kto *k, double kl, struct batch *b)
+{
+    for (int32_t i = 0, at = 0; i < b->n_runs; at += b->n_targets[i++]) {
+        struct weft_k_response r = response_of(b, i, at);
+        if (weight_of(b, i) != 0)
+            weft_k_kto_loss(k, weight_of(b, i), b->label[i] > 0, kl, &r);
+    }
+    weft_k_kto_losses_cuda(0, k, &b->runs, b->label_, kl, b->column_[0],
+                           b->column_[2], b->got_);
+}
+
+static void bradley_terry_of(float center, struct batch *b)
+{
+    for (int32_t i = 0; i < b->n_runs; i += 2) {
+        double *stat[2];
+        for (int k = 0; k < 2; k++)
+            stat[k] = b->stats + (i + k) * WEFT_N_PREFERENCE_STATS;
+        if (weight_of(b, i) != 0)
+            weft_k_bradley_terry(center, weight_of(b, i), b->label[i],
+                                 b->column[0] + i, b->want + i, stat);
+    }
+    weft_k_bradley_terry_cuda(0, center, &b->runs, b->label_, b->column_[0],
+                              b->got_);
+}
+
+static void preferences_of(int32_t n, const int32_t *length, float gate)
+{
+    enum { STATS = WEFT_N_PREFERENCE_STATS };
+    struct weft_k_kto kto = {0.1f, 1.5f, 0.5f};
+    struct batch b;
+    for (int kind = 0; kind <= WEFT_PAIR_IPO; kind++)
+        for (int flags = 0; flags < 4; flags++) {
+            struct weft_k_pairs p = {(enum weft_pair_kind) kind, 0.1f, 0.2f,
+                                     flags & 1, flags & 2};
+            batch_init(&b, n, length, gate, STATS);
+            pairs_of(&p, &b);
+            batch_end(&b);
+        }
+    batch_init(&b, n, length, gate, STATS);
+    kto_of(&kto, 0.3, &b);
+    batch_end(&b);
 }
 
 static void preferences(void)
 {
-    float w = 0.125f, *w_ = dev_put(&w, 4);
-    double kl = 0.3, *kl_ = dev_put(&kl, 8);
-    for (size_t i = 0; i < WEFT_COUNT(lengths); i++) {
-        int32_t n = lengths[i], other = lengths[(i + 3) % 8];
-        for (int kind = 0; kind <= WEFT_PAIR_IPO; kind++)
-            for (int flags = 0; flags < 4; flags++) {
-                struct weft_k_pairs p = {(enum weft_pair_kind) kind, 0.1f,
-                                         0.2f, flags & 1, flags & 2};
-                struct both chosen, rejected;
-                both_init(&chosen, n, 1);
-                both_init(&rejected, other, 3);
-                weft_k_pair_loss(&p, w, &chosen.host, &rejected.host);
-                weft_k_pair_loss_cuda(0, &p, w_, &chosen.dev, &rejected.dev);
-                both_end(&chosen);
-                both_end(&rejected);
-            }
-        for (int is_desirable = 0; is_desirable < 2; is_desirable++) {
-            struct weft_k_kto k = {0.1f, 1.5f, 0.5f};
-            struct both b;
-            both_init(&b, n, 5);
-            weft_k_kto_loss(&k, w, is_desirable, kl, &b.host);
-            weft_k_kto_loss_cuda(0, &k, w_, is_desirable, kl_, &b.dev);
-            both_end(&b);
-        }
+    static const int32_t responses[] = {1,   33,  257, 2,  300, 31,
+                                        255, 256, 1,   32, 5,   600};
+    int32_t ones[MOST];
+    preferences_of(WEFT_COUNT(responses), responses, 1);
+    for (int i = 0; i < MOST; i++)
+        ones[i] = 1 + i % 2;
+    preferences_of(MOST, ones, 0.5f);
+    preferences_of(2, responses, 0);
+    preferences_of(0, NULL, 1);
+}
+
+/* Scores of pairs: fewer than a block has threads, as many, one more. */
+static void scores(void)
+{
+    static const int32_t n_pairs[] = {0, 1, 33};
+    int32_t ones[MOST];
+    struct batch b;
+    for (int i = 0; i < MOST; i++)
+        ones[i] = 1;
+    for (size_t i = 0; i < WEFT_COUNT(n_pairs); i++) {
+        batch_init(&b, 2 * n_pairs[i], ones, 0.5f, WEFT_N_PREFERENCE_STATS);
+        bradley_terry_of(0.01f, &b);
+        batch_end(&b);
     }
-    dev_free(w_);
-    dev_free(kl_);
 }
 
 static void test_preference_losses(void)
 {
     each_order(preferences);
+    each_order(scores);
 }
 
 WEFT_CUDA_TESTS("kern/policy_loss_cuda",
-                {"test_policy_loss", test_policy_loss},
+                {"test_token_losses", test_token_losses},
                 {"test_policy_loss_nan", test_policy_loss_nan},
-                {"test_value_loss", test_value_loss}, {"test_gae", test_gae},
+                {"test_gae", test_gae},
                 {"test_preference_losses", test_preference_losses})

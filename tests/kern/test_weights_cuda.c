@@ -63,6 +63,35 @@ static void test_add(void)
     each_order(additions);
 }
 
+/* Pieces of all sizes about a block's 256 threads, more than a launch has. */
+static void deals(void)
+{
+    static const int32_t each[] = {0, 1, 255, 256, 257, 3};
+    enum { N = 300 };
+    int32_t n[N], all = 0;
+    void *to[N];
+    for (int i = 0; i < N; i++) {
+        n[i] = each[i % (int) WEFT_COUNT(each)];
+        to[i] = dev_new((size_t) n[i] * 4);
+        all += n[i];
+    }
+    float *x = host_rows(1, all), *x_ = dev_put(x, (size_t) all * 4);
+    weft_k_deal_cuda(0, N, n, x_, to);
+    for (int i = 0, at = 0; i < N; at += n[i++]) {
+        CHECK(dev_same(to[i], x + at, (size_t) n[i] * 4));
+        dev_free(to[i]);
+    }
+    weft_k_deal_cuda(0, 0, NULL, x_, NULL);
+    CHECK(dev_same(x_, x, (size_t) all * 4));
+    dev_free(x_);
+    weft_free(x);
+}
+
+static void test_deal(void)
+{
+    each_order(deals);
+}
+
 /* Chunks of all sizes about a tile of 4096, and of many tiles. */
 static void squares(void)
 {
@@ -569,7 +598,7 @@ static void test_drawn_tokens(void)
 }
 
 WEFT_CUDA_TESTS("kern/weights_cuda", {"test_adamw", test_adamw},
-                {"test_add", test_add},
+                {"test_add", test_add}, {"test_deal", test_deal},
                 {"test_sum_squares", test_sum_squares},
                 {"test_publish", test_publish}, {"test_panels", test_panels},
                 {"test_embed", test_embed},
