@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heads of inference calls: log-probs, and values of a scalar head. */
+#include <string.h>
+
 #include "codelets/access_list.h"
 #include "codelets/gpu.h"
 #include "codelets/head.h"
@@ -11,40 +13,55 @@ struct infer_args {
     float inv_temperature;
 };
 
+void weft_deal_targets(const struct weft_batch *b, const float *value,
+                       struct weft_take *take, struct weft_exec *x)
+{
+    const int32_t *n = weft_batch_at(b, b->run_targets);
+    void *const *out = take->buf + take->next;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream))
+        weft_k_deal_cuda(stream, b->n_runs, n, value, out);
+    for (int32_t i = 0; i < b->n_runs; i++) {
+        float *to = weft_take(take);
+        if (WEFT_ON_GPU(stream))
+            continue;
+        memcpy(to, value, (size_t) n[i] * sizeof *value);
+        value += n[i];
+    }
+}
+
 static int logprob(const void *args_, void *const buf[], int n_buf,
                    struct weft_exec *x)
 {
     const struct infer_args *args = args_;
+    const struct weft_shape *s = args->shape;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head head;
-    weft_head_take(&take, args->shape, false, &head);
+    weft_head_take(&take, s, false, &head);
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
     struct CUstream_st *stream = weft_exec_stream(x);
     size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
-    char *scratch = weft_exec_scratch(
-        x, out_bytes + weft_k_head_scratch_bytes(args->shape, targets.n));
-    if (!scratch)
-        return WEFT_ENOMEM;
-    float *logp = (float *) scratch;
+    char *logp;
     if (WEFT_ON_GPU(stream)) {
-        char *p = weft_exec_scratch_gpu(
-            x, out_bytes
-                   + weft_k_head_scratch_bytes_cuda(args->shape, targets.n,
-                                                    false));
-        if (!p)
+        logp = weft_exec_scratch_gpu(
+            x,
+            out_bytes + weft_k_head_scratch_bytes_cuda(s, targets.n, false));
+        if (!logp)
             return weft_gpu_failed(x);
-        weft_k_head_logprob_cuda(stream, args->shape, &head, in, &targets,
-                                 args->inv_temperature, (float *) p, NULL,
-                                 NULL, p + out_bytes);
-        weft_k_fetch_cuda(stream, logp, p, (size_t) targets.n * sizeof *logp);
+        weft_k_head_logprob_cuda(stream, s, &head, in, &targets,
+                                 args->inv_temperature, (float *) logp, NULL,
+                                 NULL, logp + out_bytes);
     } else {
-        weft_k_head_logprob(args->shape, &head, in, &targets,
-                            args->inv_temperature, logp, NULL, NULL,
-                            scratch + out_bytes);
+        logp = weft_exec_scratch(
+            x, out_bytes + weft_k_head_scratch_bytes(s, targets.n));
+        if (!logp)
+            return WEFT_ENOMEM;
+        weft_k_head_logprob(s, &head, in, &targets, args->inv_temperature,
+                            (float *) logp, NULL, NULL, logp + out_bytes);
     }
-    weft_deal_targets(b, logp, &take);
+    weft_deal_targets(b, (const float *) logp, &take, x);
     weft_take_end(&take);
     return WEFT_ON_GPU(stream) ? weft_gpu_end(x) : 0;
 }
@@ -55,6 +72,7 @@ static int value_of_rows(const void *args_, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
     const struct infer_args *args = args_;
+    const struct weft_shape *s = args->shape;
     struct weft_take take = {buf, n_buf, 0};
     const float *final = weft_take(&take);
     const struct weft_batch *b = weft_take(&take);
@@ -62,26 +80,23 @@ static int value_of_rows(const void *args_, void *const buf[], int n_buf,
     struct weft_k_targets targets = weft_batch_targets(b);
     struct CUstream_st *stream = weft_exec_stream(x);
     size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
-    char *scratch = weft_exec_scratch(
-        x, out_bytes + weft_k_value_scratch_bytes(args->shape));
-    if (!scratch)
-        return WEFT_ENOMEM;
-    float *value = (float *) scratch;
+    char *value;
     if (WEFT_ON_GPU(stream)) {
-        char *p = weft_exec_scratch_gpu(
-            x, out_bytes
-                   + weft_k_value_scratch_bytes_cuda(args->shape, targets.n));
-        if (!p)
+        value = weft_exec_scratch_gpu(
+            x, out_bytes + weft_k_value_scratch_bytes_cuda(s, targets.n));
+        if (!value)
             return weft_gpu_failed(x);
-        weft_k_value_cuda(stream, args->shape, final, in, targets.n,
-                          targets.row, (float *) p, p + out_bytes);
-        weft_k_fetch_cuda(stream, value, p,
-                          (size_t) targets.n * sizeof *value);
+        weft_k_value_cuda(stream, s, final, in, targets.n, targets.row,
+                          (float *) value, value + out_bytes);
     } else {
-        weft_k_value(args->shape, final, in, &targets, value,
-                     scratch + out_bytes);
+        value = weft_exec_scratch(x,
+                                  out_bytes + weft_k_value_scratch_bytes(s));
+        if (!value)
+            return WEFT_ENOMEM;
+        weft_k_value(s, final, in, &targets, (float *) value,
+                     value + out_bytes);
     }
-    weft_deal_targets(b, value, &take);
+    weft_deal_targets(b, (const float *) value, &take, x);
     weft_take_end(&take);
     return 0;
 }

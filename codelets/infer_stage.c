@@ -109,7 +109,7 @@ static int infer_stage_cpu(const void *args_, void *const buf[], int n_buf,
     if (layers->is_last && !head(&c))
         return 0;
     if (layers->is_last && m->k == 0)
-        weft_deal_targets(c.batch, c.value, &take);
+        weft_deal_targets(c.batch, c.value, &take, exec);
     weft_take_end(&take);
     return 0;
 }

@@ -4,9 +4,8 @@
 #ifndef WEFT_CODELETS_LOSS_H
 #define WEFT_CODELETS_LOSS_H
 
-#include <string.h>
-
 #include "codelets/access_list.h"
+#include "kern/kern_cuda.h"
 #include "rt/codelet.h"
 
 /* Columns with one value per target: the head's results, and the gradient of
@@ -36,33 +35,39 @@ WEFT_INLINE bool weft_loss_has_entropy(const struct weft_loss_args *loss)
     return loss->loss == WEFT_LOSS_POLICY && loss->policy.entropy_coef != 0;
 }
 
-/* The arguments of a loss and which of its small tiles there are; when its
- * body runs, with the numbers in them. */
+/* The arguments of a loss, which of its small tiles there are, and the numbers
+ * of its batch and statistics among the task's accesses; when its body runs,
+ * with the numbers in the small tiles. Comes first in the task's arguments. */
 struct weft_loss_task {
     struct weft_loss_args args;
     bool gate, kto_kl;
+    int32_t batch, stats; /* stats -1: there are none */
 };
 struct weft_loss_call {
+    const struct weft_loss_task *task;
     const struct weft_loss_args *args;
     float gate;
     double kto_kl;
 };
 /* Adds the tiles after all others. */
-struct weft_loss_task weft_loss_task_add(struct weft_access_list *access,
-                                         const struct weft_loss_args *args);
+void weft_loss_task_add(struct weft_loss_task *task,
+                        struct weft_access_list *access,
+                        const struct weft_loss_args *args);
 struct weft_loss_call weft_loss_call_take(struct weft_take *take,
                                           const struct weft_loss_task *task);
 
-/* Computes dlogp and dentropy from logp and entropy, and the statistics of
- * every sample. */
+/* Each of these computes gradients, and the statistics of every run; on a GPU
+ * kernels do, where columns are the GPU's memory, batch and statistics pinned.
+ * stats NULL: not wanted, on a GPU. */
+
+/* dlogp and dentropy (the latter only if weft_loss_has_entropy()) from logp and
+ * entropy. */
 int weft_language_loss(const struct weft_loss_call *call,
                        const struct weft_batch *batch,
                        const struct weft_loss_columns *c, double *stats,
                        struct weft_exec *x);
-
-/* The parts of it that are over pairs of runs, and over pairs of scores, where
- * gradients and statistics are 0 before. weft_response_of(): a run whose first
- * target is `at`. */
+/* The parts of it that are over pairs of runs, and over pairs of scores; on a
+ * CPU gradients and statistics are 0 before. */
 int weft_pair_losses(const struct weft_loss_call *call,
                      const struct weft_batch *batch,
                      const struct weft_loss_columns *c, double *stats,
@@ -70,21 +75,28 @@ int weft_pair_losses(const struct weft_loss_call *call,
 int weft_score_losses(const struct weft_loss_call *call,
                       const struct weft_batch *batch, const float *score,
                       float *dscore, double *stats, struct weft_exec *x);
+
+/* A run whose first target is `at`. */
 struct weft_k_response weft_response_of(const struct weft_batch *batch,
                                         const struct weft_loss_columns *c,
                                         int32_t run, int32_t at,
                                         double *stats);
-
-/* Copies the results of all targets to the tiles of their samples, in
- * order. */
-WEFT_INLINE void weft_deal_targets(const struct weft_batch *b,
-                                   const float *value, struct weft_take *take)
+/* All runs, for kernels. */
+WEFT_INLINE struct weft_k_loss_runs weft_loss_runs(
+    const struct weft_loss_call *call, const struct weft_batch *b,
+    double *stats)
 {
-    const int32_t *n = weft_batch_at(b, b->run_targets);
-    for (int32_t i = 0; i < b->n_runs; i++) {
-        memcpy(weft_take(take), value, (size_t) n[i] * sizeof *value);
-        value += n[i];
-    }
+    return (struct weft_k_loss_runs){
+        .n = b->n_runs,
+        .gate = call->gate,
+        .n_targets = weft_batch_at(b, b->run_targets),
+        .weight = weft_batch_at(b, b->weight),
+        .stats = stats};
 }
+
+/* Takes the tiles of the batch's samples, which get the results of their
+ * targets, in order. */
+void weft_deal_targets(const struct weft_batch *b, const float *value,
+                       struct weft_take *take, struct weft_exec *x);
 
 #endif

@@ -40,8 +40,15 @@ int weft_pair_losses(const struct weft_loss_call *call,
                      struct weft_exec *x)
 {
     const float *weight = weft_batch_at(b, b->weight);
+    struct CUstream_st *stream = weft_exec_stream(x);
     int rc = check_pairs(b, x);
     weft_assert(b->has_columns || call->args->pairs.reference_free);
+    if (WEFT_ON_GPU(stream) && !rc) {
+        struct weft_k_loss_runs runs = weft_loss_runs(call, b, stats);
+        weft_k_pair_losses_cuda(stream, &call->args->pairs, &runs, c->logp,
+                                weft_batch_at(b, b->ref_logp), c->dlogp);
+        return 0;
+    }
     for (int32_t i = 0, at = 0; i < b->n_runs && !rc; i += 2) {
         struct weft_k_response chosen, rejected;
         chosen = weft_response_of(b, c, i, at, stats);
@@ -60,10 +67,17 @@ int weft_score_losses(const struct weft_loss_call *call,
 {
     const float *weight = weft_batch_at(b, b->weight);
     const float *label = weft_batch_at(b, b->label);
+    struct CUstream_st *stream = weft_exec_stream(x);
     int rc = check_pairs(b, x);
     if (!rc && b->n_targets != b->n_runs)
         rc = weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
                           "%d runs have %d scores", b->n_runs, b->n_targets);
+    if (WEFT_ON_GPU(stream) && !rc) {
+        struct weft_k_loss_runs runs = weft_loss_runs(call, b, stats);
+        weft_k_bradley_terry_cuda(stream, call->args->center, &runs, label,
+                                  score, dscore);
+        return 0;
+    }
     for (int32_t i = 0; i < b->n_runs && !rc; i += 2) {
         float w = weight[i] * call->gate;
         double *stat[2] = {stats + (size_t) i * WEFT_N_PREFERENCE_STATS,
