@@ -60,6 +60,25 @@ static inline void must_wait(void)
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
 }
 
+/* How often the host has waited for emulated GPUs so far. */
+static inline int64_t n_waits(void)
+{
+    int64_t n = 0;
+#ifdef WEFT_CUDA_EXECUTOR
+    for (int i = 0; i < weft_rt_n_gpus(rt); i++)
+        n += weft_cards_counts(i).n_waits;
+#endif
+    return n;
+}
+
+/* For tasks that were inserted since n_waits() was `before`, none of which may
+ * wait for a GPU. */
+static inline void must_wait_once(int64_t before)
+{
+    must_wait();
+    CHECK(n_waits() == before);
+}
+
 /* Any device of a place. */
 static inline struct weft_where at(int place)
 {

@@ -40,6 +40,10 @@ cards_tests += %D%/test_gpu_gen
 %C%_test_gpu_gen_SOURCES = %D%/test_gpu_gen.c $(gpus_headers)
 %C%_test_gpu_gen_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_gen_LDADD = $(graphs_libs)
+cards_tests += %D%/test_gpu_losses
+%C%_test_gpu_losses_SOURCES = %D%/test_gpu_losses.c $(gpus_headers)
+%C%_test_gpu_losses_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_losses_LDADD = $(graphs_libs)
 cards_tests += %D%/test_gpu_training
 %C%_test_gpu_training_SOURCES = %D%/test_gpu_training.c $(gpus_headers)
 %C%_test_gpu_training_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
@@ -47,4 +51,5 @@ cards_tests += %D%/test_gpu_training
 endif
 endif
 EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/test_gpu_copies.c \
-	%D%/test_gpu_gen.c %D%/test_gpu_training.c %D%/gpus_fixture.h
+	%D%/test_gpu_gen.c %D%/test_gpu_losses.c \
+	%D%/test_gpu_training.c %D%/gpus_fixture.h
