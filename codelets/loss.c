@@ -48,12 +48,17 @@ struct weft_loss_call weft_loss_call_take(struct weft_take *take,
     return call;
 }
 
-/* Gets scratch for the columns and returns `rest_bytes` more behind them. */
+/* Gets scratch for the columns, of the GPU at its place, and returns rest_bytes
+ * more behind them. NULL: an error is written. */
 static void *columns_get(struct weft_exec *x, int32_t n, size_t rest_bytes,
                          struct weft_loss_columns *out)
 {
     size_t bytes = weft_loss_columns_bytes(n);
-    char *p = weft_exec_scratch(x, bytes + rest_bytes);
+    char *p;
+    if (WEFT_ON_GPU(weft_exec_stream(x)))
+        p = weft_exec_scratch_gpu(x, bytes + rest_bytes);
+    else
+        p = weft_exec_scratch(x, bytes + rest_bytes);
     if (!p)
         return NULL;
     *out = weft_loss_columns_of(p, n);
@@ -74,8 +79,7 @@ static int check_exact(const void *args, void *const buf[], int n_buf,
                 weft_exec_err(x), WEFT_EINTERNAL,
                 "rollout and training disagree: sample %d of the micro-batch "
                 "has a ratio off 1 by %.3g before the first update "
-                "(log-probs "
-                "differ by %.3g); run 'weft info' and report this",
+                "(log-probs differ by %.3g); run 'weft info' and report this",
                 i, stat[WEFT_STAT_RATIO_MAX_DEV],
                 stat[WEFT_STAT_LOGP_DIFF_MAX]);
     return 0;
@@ -169,19 +173,6 @@ int weft_language_loss(const struct weft_loss_call *call,
     return 0;
 }
 
-/* The columns in the memory of a GPU, with rest_bytes more behind them; NULL:
- * an error is written. */
-static void *columns_get_gpu(struct weft_exec *x, int32_t n,
-                             size_t rest_bytes, struct weft_loss_columns *out)
-{
-    size_t bytes = weft_loss_columns_bytes(n);
-    char *p = weft_exec_scratch_gpu(x, bytes + rest_bytes);
-    if (!p)
-        return NULL;
-    *out = weft_loss_columns_of(p, n);
-    return p + bytes;
-}
-
 struct head_buffers {
     const struct weft_k_head *head;
     const struct weft_batch *batch;
@@ -204,8 +195,8 @@ static int language_loss_gpu(const struct head_buffers *h,
     size_t forward = weft_k_head_scratch_bytes_cuda(shape, targets.n, false);
     size_t backward = weft_k_head_scratch_bytes_cuda(shape, targets.n, true);
     struct weft_loss_columns c;
-    void *rest = columns_get_gpu(x, targets.n,
-                                 forward > backward ? forward : backward, &c);
+    void *rest = columns_get(x, targets.n,
+                             forward > backward ? forward : backward, &c);
     if (!rest)
         return weft_gpu_failed(x);
     weft_k_head_logprob_cuda(stream, shape, h->head, h->in, &targets, scale,
@@ -313,7 +304,7 @@ static int scalar_loss(const struct loss_task *t, struct weft_take *take,
     struct CUstream_st *stream = weft_exec_stream(x);
     struct weft_loss_columns c;
     if (WEFT_ON_GPU(stream)) {
-        void *rest = columns_get_gpu(
+        void *rest = columns_get(
             x, targets.n,
             weft_k_value_scratch_bytes_cuda(t->shape, targets.n), &c);
         if (!rest)

@@ -43,11 +43,10 @@ static void keep(struct world *w, struct weft_tile *tile)
 static struct weft_pack_sample sample_at(int place, int32_t i)
 {
     int32_t n = n_response[i], n_total = N_PROMPT + n;
-    struct weft_pack_sample s = {
-        .n_prompt = N_PROMPT,
-        .n_total = n_total,
-        .weight = weight[i],
-        .label = i % 3 == 0 ? 1 : 0};
+    struct weft_pack_sample s = {.n_prompt = N_PROMPT,
+                                 .n_total = n_total,
+                                 .weight = weight[i],
+                                 .label = i % 3 == 0 ? 1 : 0};
     s.rollout = tile_at(place, WEFT_MEM_SAMPLES, weft_rollout_bytes(n_total));
     s.advantage = tile_at(place, WEFT_MEM_SAMPLES, weft_advantage_bytes(n));
     s.value = tile_at(place, WEFT_MEM_SAMPLES, (size_t) n * 4);
@@ -188,9 +187,9 @@ static void whole(struct world *w, const struct weft_loss_args *args,
     struct weft_tile *stats = stats_at(w, args->loss);
     zero_grads(w);
     int64_t before = n_waits();
-    weft_insert_loss(seq, &w->where, &w->f.model.shape, &w->f.model.fwd[w->place],
-                     &w->f.model.bwd[w->place], args, m->batch, m->x, NULL, dx, grad,
-                     stats);
+    weft_insert_loss(seq, &w->where, &w->f.model.shape,
+                     &w->f.model.fwd[w->place], &w->f.model.bwd[w->place],
+                     args, m->batch, m->x, NULL, dx, grad, stats);
     must_wait_once(before);
     keep_all(w, stats, dx);
     weft_tile_release(dx);
@@ -207,8 +206,8 @@ static void insert_parts(struct world *w, const struct micro_batch *m,
             temp_at(w->place, WEFT_MEM_ACTIVATIONS,
                     weft_part_head_bytes(member[k], m->n_targets))};
         weft_insert_head_part(seq, &w->where, &w->f.model.shape, member[k],
-                              &w->f.model.fwd[w->place], m->batch, m->x, 1, NULL,
-                              part[k].tile);
+                              &w->f.model.fwd[w->place], m->batch, m->x, 1,
+                              NULL, part[k].tile);
     }
 }
 
@@ -238,8 +237,8 @@ static void merged(struct world *w, const struct weft_loss_args *args,
         weft_insert_loss_merge(seq, &w->where, s, args, m->batch, 2, part,
                                dloss, k == 0 ? stats : NULL);
         weft_insert_head_backward_part(
-            seq, &w->where, s, member[k], fwd, &w->f.model.bwd[w->place], args,
-            m->batch, m->x, NULL, dloss, grad, roots[k].tile);
+            seq, &w->where, s, member[k], fwd, &w->f.model.bwd[w->place],
+            args, m->batch, m->x, NULL, dloss, grad, roots[k].tile);
         weft_tile_release(dloss);
     }
     weft_insert_head_norm_backward(seq, &w->where, s, fwd, m->batch, m->x, 2,
@@ -270,7 +269,8 @@ static const struct weft_loss_args language[] = {
     {.loss = WEFT_LOSS_SFT},
     {.loss = WEFT_LOSS_PAIRS,
      .pairs = {.beta = 0.5f, .label_smoothing = 0.1f}},
-    {.loss = WEFT_LOSS_PAIRS, .pairs = {.beta = 0.5f, .reference_free = true}},
+    {.loss = WEFT_LOSS_PAIRS,
+     .pairs = {.beta = 0.5f, .reference_free = true}},
     {.loss = WEFT_LOSS_KTO,
      .kto = {.beta = 0.5f, .desirable = 1.5f, .undesirable = 0.75f}}};
 static const struct weft_loss_args scalar[] = {
@@ -319,11 +319,11 @@ static void results(struct world *w, bool by_members, bool into_rollouts)
         weft_insert_logprob_merge(seq, &w->where, s, m.batch, 2, part, N,
                                   out);
     } else if (s->scalar_head) {
-        weft_insert_value(seq, &w->where, s, &w->f.model.fwd[w->place], m.batch, m.x,
-                          N, out);
+        weft_insert_value(seq, &w->where, s, &w->f.model.fwd[w->place],
+                          m.batch, m.x, N, out);
     } else {
-        weft_insert_logprob(seq, &w->where, s, &w->f.model.fwd[w->place], m.batch,
-                            m.x, 1, N, out);
+        weft_insert_logprob(seq, &w->where, s, &w->f.model.fwd[w->place],
+                            m.batch, m.x, 1, N, out);
     }
     must_wait_once(before);
     for (int i = 0; i < N; i++) {
@@ -399,8 +399,8 @@ static int first_update(struct world *w, bool by_members, bool has_stats,
                                has_stats ? stats : NULL);
     } else {
         weft_insert_loss(seq, &w->where, s, &w->f.model.fwd[w->place],
-                         &w->f.model.bwd[w->place], &args, m.batch, m.x, NULL, dx,
-                         &w->grads.set[0][0], stats);
+                         &w->f.model.bwd[w->place], &args, m.batch, m.x, NULL,
+                         dx, &w->grads.set[0][0], stats);
     }
     int rc = weft_seq_wait(seq, err);
     for (int k = 0; by_members && k < 2; k++)
@@ -423,9 +423,9 @@ static void disagree(void)
                         WEFT_EINTERNAL, err,
                         "rollout and training disagree: sample 0 of the "
                         "micro-batch has a ratio off 1 by ");
-            CHECK(strncmp(err.text, by_members ? "loss_merge on" : "loss on",
-                          7)
-                  == 0);
+            CHECK(
+                strncmp(err.text, by_members ? "loss_merge on" : "loss on", 7)
+                == 0);
             if (place == host_place())
                 cpu = err;
             else if (products_are_cpus())
