@@ -253,7 +253,7 @@ struct weft_config {
         int32_t gpus;            /* 0: all that there are */
         int32_t ranks_per_gpu;   /* 1 */
         int32_t cpu_devices;     /* beside them; 0: one per core; 1 */
-        double gpu_memory_gib;   /* a rank's, of each; 0: what it has */
+        double gpu_memory_gib;   /* a rank's, of each; 0: what is free */
         enum weft_place place;   /* node */
         int32_t nap;             /* -1 auto, 0, 1 */
         double watchdog_s;       /* 300 */

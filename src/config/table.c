@@ -89,7 +89,7 @@ static const struct weft_config_key last[] = {
             "devices gpu: CPU devices beside them, which a plan may use; 0: "
             "one per core"),
     KEY_DOUBLE("runtime.gpu_memory_gib", runtime.gpu_memory_gib, "0", 0, 1e6,
-               0, "devices gpu: limit of each for a rank; 0: what it has"),
+               0, "devices gpu: limit of each for a rank; 0: what is free"),
     KEY_ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,
              "node|device", 0, "who keeps copies: a node, or each device"),
     KEY_ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", 0,

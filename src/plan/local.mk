@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 plan_sources = \
+	%D%/card_memory.c %D%/card_memory.h \
 	%D%/cluster.c %D%/cluster.h \
 	%D%/costs.c %D%/costs.h \
 	%D%/costs_file.c %D%/costs_file.h \

@@ -5,6 +5,15 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/card_memory.h"
+
+int64_t weft_rec_tile_block_bytes(const struct weft_recording *r,
+                                  const struct weft_rec_tile *tile)
+{
+    return (int64_t) (weft_rec_tile_on_card(r, tile) ? weft_card_block_bytes(
+                          tile->bytes, (enum weft_mem_class) tile->mem)
+                                                     : tile->bytes);
+}
 
 void weft_recording_init(struct weft_recording *r)
 {

@@ -128,8 +128,12 @@ enum { WEFT_REC_MEMBERS = 32 }; /* of a gang, at most */
  * others read them. */
 enum { WEFT_REC_OWN, WEFT_REC_COPIED, WEFT_REC_EXPECTED, WEFT_REC_N_BEGINS };
 enum { WEFT_REC_KEPT, WEFT_REC_SENT, WEFT_REC_N_ENDS };
+enum { WEFT_REC_SLOTS = WEFT_N_MEM_CLASSES };
 struct weft_rec_temps {
-    int64_t bytes[WEFT_REC_N_BEGINS][WEFT_REC_N_ENDS][WEFT_N_MEM_CLASSES];
+    /* as blocks of the place's memory, and at last those of slots, which are
+       in their classes, too (plan/card_memory.h) */
+    int64_t bytes[WEFT_REC_N_BEGINS][WEFT_REC_N_ENDS][WEFT_REC_SLOTS + 1];
+    int64_t kinds;                       /* of these slots: bits 1 << kind */
     int64_t message[WEFT_N_MEM_CLASSES]; /* the largest that one uses */
 };
 
@@ -208,8 +212,9 @@ struct weft_recording {
     const bool *left_out;
     /* members that were left out of the last gang, and the place of one */
     int32_t n_left_out, left_out_place;
-    int32_t n_gpus;        /* of each rank: its first places */
-    int64_t scratch_bytes; /* of a GPU, the most that a task takes */
+    int32_t n_gpus;          /* of each rank: its first places ... */
+    int32_t places_per_rank; /* ... of so many; 0: where it has no GPUs */
+    int64_t scratch_bytes;   /* of a GPU, the most that a task takes */
     /* asked now and then whether to give up; NULL: nobody is */
     bool (*stop)(void *ctx);
     void *stop_ctx;
@@ -218,6 +223,17 @@ struct weft_recording {
     int64_t bytes; /* of its arrays */
     int64_t most_bytes; /* it may have, until it is full; 0: no limit */
 };
+
+/* Whether a tile has a GPU's memory. */
+WEFT_INLINE bool weft_rec_tile_on_card(const struct weft_recording *r,
+                                       const struct weft_rec_tile *tile)
+{
+    return r->n_gpus > 0 && tile->place % r->places_per_rank < r->n_gpus
+        && !weft_mem_class_on_host((enum weft_mem_class) tile->mem);
+}
+/* Bytes that its memory has. */
+int64_t weft_rec_tile_block_bytes(const struct weft_recording *r,
+                                  const struct weft_rec_tile *tile);
 
 /* The caller frees it with weft_recording_release(). */
 void weft_recording_init(struct weft_recording *r);

@@ -91,6 +91,45 @@ static void leave(int before)
     (void) cudaSetDevice(before);
 }
 
+void weft_card_memory(unsigned node, size_t *free_out, size_t *total_out)
+{
+    int before = 0;
+    must(cudaGetDevice(&before));
+    must(cudaSetDevice(starpu_memory_node_get_devid(node)));
+    must(cudaMemGetInfo(free_out, total_out));
+    must(cudaSetDevice(before));
+}
+
+/* StarPU's allocation would cut 32 MiB at a time, and keep them. */
+void *weft_card_get(const struct weft_pool *pool, size_t bytes)
+{
+    void *block = NULL;
+    int before = 0;
+    weft_card_use(pool->rt);
+    must(cudaGetDevice(&before));
+    must(cudaSetDevice(starpu_memory_node_get_devid(pool->node)));
+    cudaError_t rc = cudaMalloc(&block, bytes);
+    if (rc == cudaErrorMemoryAllocation) {
+        (void) cudaGetLastError();
+        block = NULL;
+    } else {
+        must(rc);
+    }
+    must(cudaSetDevice(before));
+    WEFT_TSAN_ACQUIRE(pool); /* after who had the memory before */
+    return block;
+}
+
+void weft_card_put(const struct weft_pool *pool, void *block, size_t bytes)
+{
+    (void) bytes;
+    weft_card_use(pool->rt);
+    WEFT_TSAN_RELEASE(pool);
+    int before = settle(pool->node);
+    must(cudaFree(block));
+    leave(before);
+}
+
 void weft_card_zero(unsigned node, void *to, size_t bytes)
 {
     if (node == STARPU_MAIN_RAM) {
@@ -296,6 +335,26 @@ bool weft_card_join_all(const struct weft_rt *rt)
 {
     (void) rt;
     return true;
+}
+
+void weft_card_memory(unsigned node, size_t *free_out, size_t *total_out)
+{
+    (void) node;
+    *free_out = *total_out = 0;
+}
+
+void *weft_card_get(const struct weft_pool *pool, size_t bytes)
+{
+    (void) pool;
+    (void) bytes;
+    return NULL;
+}
+
+void weft_card_put(const struct weft_pool *pool, void *block, size_t bytes)
+{
+    (void) pool;
+    (void) block;
+    (void) bytes;
 }
 
 void weft_card_zero(unsigned node, void *to, size_t bytes)

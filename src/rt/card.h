@@ -11,7 +11,9 @@
  * memory (weft_mem_class_on_host()). */
 struct weft_card {
     struct weft_pool *pool;
-    unsigned node;               /* StarPU's memory node */
+    unsigned node; /* StarPU's memory node */
+    size_t free_bytes,
+        total_bytes;             /* of the card, when the runtime started */
     struct weft_tile *free_tile; /* as rt->free_tile */
 };
 
@@ -30,6 +32,13 @@ struct weft_worker;
 void weft_card_use(const struct weft_rt *rt);
 /* Lets this rank's cards use one another's memory. false: some may not. */
 bool weft_card_join_all(const struct weft_rt *rt);
+
+/* Bytes of a card's memory: free, with what this process has taken gone, and
+ * all. */
+void weft_card_memory(unsigned node, size_t *free_out, size_t *total_out);
+/* Of struct weft_memory; _put waits for all that the card does. */
+void *weft_card_get(const struct weft_pool *pool, size_t bytes);
+void weft_card_put(const struct weft_pool *pool, void *block, size_t bytes);
 
 /* Work of a card. The host's node with any pointer of the host. _copy
  * with stream NULL ends before it returns, as _zero does, and comes after what

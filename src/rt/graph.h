@@ -60,7 +60,8 @@ struct weft_rt_options {
     int first_gpu;     /* the machine's number of the first */
     int ranks_per_gpu; /* so many have an equal part of each one's memory; 0:
                           it is this rank's alone */
-    size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what it has */
+    size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what is free,
+                                but for what is left to CUDA */
     bool place_per_device;   /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
@@ -153,8 +154,14 @@ bool weft_rt_has_cuda(void);
 int weft_rt_n_gpus(const struct weft_rt *rt); /* of a rank */
 /* Whether in some rank a GPU may not use the memory of another one. */
 bool weft_rt_gpus_apart(const struct weft_rt *rt);
-/* The least memory for tiles that a GPU of this rank has, or its limit. */
-size_t weft_rt_gpu_bytes(const struct weft_rt *rt);
+/* Of the GPU of this rank whose tiles may take least: how much, and what of
+ * its memory was free when the runtime started; SIZE_MAX where it has none. */
+struct weft_gpu_memory {
+    size_t tiles_bytes, free_bytes, total_bytes;
+};
+struct weft_gpu_memory weft_rt_gpu_memory(const struct weft_rt *rt);
+/* Whether other processes must hold some: an eighth is not free. */
+bool weft_gpu_memory_is_taken(const struct weft_gpu_memory *memory);
 /* The most devices that this StarPU allows: WEFT_MAX_DEVICES or fewer. */
 int weft_rt_max_devices(void);
 

@@ -52,14 +52,21 @@ bool weft_rt_gpus_apart(const struct weft_rt *rt)
     return rt->gpus_apart;
 }
 
-size_t weft_rt_gpu_bytes(const struct weft_rt *rt)
+struct weft_gpu_memory weft_rt_gpu_memory(const struct weft_rt *rt)
 {
-    size_t least = SIZE_MAX;
-    for (int i = 0; i < rt->n_cards; i++)
-        least = rt->card[i].pool->limit_bytes < least
-                  ? rt->card[i].pool->limit_bytes
-                  : least;
+    struct weft_gpu_memory least = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    for (int i = 0; i < rt->n_cards; i++) {
+        const struct weft_card *card = &rt->card[i];
+        if (card->pool->limit_bytes < least.tiles_bytes)
+            least = (struct weft_gpu_memory){
+                card->pool->limit_bytes, card->free_bytes, card->total_bytes};
+    }
     return least;
+}
+
+bool weft_gpu_memory_is_taken(const struct weft_gpu_memory *memory)
+{
+    return memory->free_bytes < memory->total_bytes / 8 * 7;
 }
 
 int weft_rt_max_devices(void)
@@ -138,14 +145,8 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
 
 /* Device d is StarPU's worker d, and StarPU numbers those of CUDA first. From
  * here on the host's memory is such that GPUs can read it. */
-static int cards_start(struct weft_rt *rt,
-                       const struct weft_rt_options *options,
-                       struct weft_err *err)
+static int cards_start(struct weft_rt *rt, struct weft_err *err)
 {
-    size_t limit_bytes = options->gpu_memory_bytes;
-    size_t n_sharing = options->ranks_per_gpu > 1
-                         ? (size_t) options->ranks_per_gpu
-                         : 1;
     int n = (int) starpu_cuda_worker_get_count();
     if (n != rt->n_cards)
         return weft_err_set(
@@ -153,28 +154,62 @@ static int cards_start(struct weft_rt *rt,
             n > 0 ? "there are fewer" : "StarPU finds none, or has no CUDA");
     weft_card_use(rt);
     rt->gpus_apart = !weft_card_join_all(rt);
-    rt->pool->is_starpus = true;
+    rt->pool->memory = &weft_memory_pinned;
     rt->pool->rt = rt;
     for (int i = 0; i < n; i++) {
         struct weft_card *card = &rt->card[i];
         weft_assert(starpu_worker_get_type(i) == STARPU_CUDA_WORKER);
         card->node = starpu_worker_get_memory_node((unsigned) i);
-        size_t has = (size_t) starpu_memory_get_total(card->node) / n_sharing;
-        if (limit_bytes > has)
-            return weft_err_set(err, WEFT_ENOMEM,
-                                "GPU %d has %.1f GiB for tiles%s; the limit "
-                                "is %.1f GiB",
-                                rt->first_card + i, (double) has / (1 << 30),
-                                n_sharing > 1 ? " of each rank" : "",
-                                (double) limit_bytes / (1 << 30));
-        card->pool = weft_pool_create(limit_bytes ? limit_bytes : has,
-                                      rt->places_per_rank);
+        card->pool = weft_pool_create(0, rt->places_per_rank);
         if (!card->pool)
             return weft_err_nomem(err, "a GPU's memory", sizeof *card->pool);
-        card->pool->is_starpus = true;
+        card->pool->memory = &weft_memory_card;
         card->pool->node = card->node;
+        card->pool->rt = rt;
     }
     return weft_copiers_start(rt, err);
+}
+
+/* gpu: its number; part: " of each rank", or nothing. */
+static int refuse_limit(int gpu, const struct weft_gpu_memory *memory,
+                        size_t wanted, const char *part, struct weft_err *err)
+{
+    const double gib = 1 << 30;
+    return weft_err_set(
+        err, WEFT_ENOMEM,
+        "GPU %d has %.2f GiB for tiles%s; the limit is %.2f GiB "
+        "(runtime.gpu_memory_gib): of its %.2f GiB %.2f are free%s, and CUDA "
+        "needs some",
+        gpu, (double) memory->tiles_bytes / gib, part, (double) wanted / gib,
+        (double) memory->total_bytes / gib, (double) memory->free_bytes / gib,
+        weft_gpu_memory_is_taken(memory) ? ", as other processes hold memory "
+                                           "there"
+                                         : "");
+}
+
+/* Tiles may take of each GPU what is free, when all ranks here have started and
+ * none has tiles, but for what is left to CUDA; and no more than was asked. */
+static int cards_limit(struct weft_rt *rt,
+                       const struct weft_rt_options *options,
+                       struct weft_err *err)
+{
+    size_t wanted = options->gpu_memory_bytes;
+    bool shared = options->ranks_per_gpu > 1;
+    for (int i = 0; i < rt->n_cards; i++) {
+        struct weft_card *card = &rt->card[i];
+        struct weft_gpu_memory m = {0};
+        weft_card_memory(card->node, &m.free_bytes, &m.total_bytes);
+        card->free_bytes = m.free_bytes;
+        card->total_bytes = m.total_bytes;
+        m.tiles_bytes = weft_card_budget(
+            m.free_bytes, m.total_bytes,
+            shared ? (size_t) options->ranks_per_gpu : 1);
+        if (wanted > m.tiles_bytes)
+            return refuse_limit(rt->first_card + i, &m, wanted,
+                                shared ? " of each rank" : "", err);
+        card->pool->limit_bytes = wanted ? wanted : m.tiles_bytes;
+    }
+    return 0;
 }
 
 /* Gives back what StarPU has allocated, while it runs. */
@@ -282,7 +317,7 @@ static int starpu_start(struct weft_rt *rt,
     rt->nap = nap;
     weft_interface_start();
     if (rt->n_cards > 0)
-        rc = cards_start(rt, options, err);
+        rc = cards_start(rt, err);
     if (rc)
         return rc;
     rt->min_priority = starpu_sched_get_min_priority();
@@ -457,6 +492,7 @@ int weft_rt_record(const struct weft_record_options *options,
                                                     : rt->n_cards + 1;
     if (options->recording) {
         options->recording->n_gpus = rt->n_cards;
+        options->recording->places_per_rank = rt->places_per_rank;
         options->recording->left_out = options->gangs ? options->left_out
                                                       : NULL;
     }
@@ -496,6 +532,8 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
         rc = weft_err_nomem(err, "the runtime", sizeof *rt);
     }
     rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = weft_world_agree(cards_limit(rt, options, err), err);
     if (rc)
         goto err_created;
     weft_transfer_start(rt);

@@ -32,6 +32,10 @@ cards_tests += %D%/test_gpu_copies
 %C%_test_gpu_copies_SOURCES = %D%/test_gpu_copies.c $(gpus_headers)
 %C%_test_gpu_copies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_copies_LDADD = $(graphs_libs)
+cards_tests += %D%/test_gpu_memory
+%C%_test_gpu_memory_SOURCES = %D%/test_gpu_memory.c $(gpus_headers)
+%C%_test_gpu_memory_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_memory_LDADD = $(graphs_libs)
 cards_tests += %D%/test_gpu_bodies
 %C%_test_gpu_bodies_SOURCES = %D%/test_gpu_bodies.c $(gpus_headers)
 %C%_test_gpu_bodies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
@@ -51,5 +55,5 @@ cards_tests += %D%/test_gpu_training
 endif
 endif
 EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/test_gpu_copies.c \
-	%D%/test_gpu_gen.c %D%/test_gpu_losses.c \
+	%D%/test_gpu_gen.c %D%/test_gpu_losses.c %D%/test_gpu_memory.c \
 	%D%/test_gpu_training.c %D%/gpus_fixture.h

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <sched.h>
 
+#include "plan/card_memory.h"
+
 #ifdef WEFT_CUDA_EXECUTOR
 enum { COPIED = 4096, COPIED_N = COPIED / sizeof(float) };
 enum { COPYING_CALL = 2, ADDING_CALL = 3 };
@@ -161,7 +163,7 @@ static void memory_of_kernel_in(size_t gpu_bytes)
     insert_add(sum, old);
     weft_tile_release(old);
     /* the worker's body returns, and the memory is given back */
-    wait_for_memory(3 * COPIED + 64);
+    wait_for_memory(3 * COPIED + WEFT_CARD_SLOT_BYTES);
     struct weft_tile *new = temp_at(0, WEFT_MEM_GRADIENTS, COPIED);
     weft_insert_copy(seq, &where, in, new);
     while (weft_cards_blocked() == 0 && !weft_tile_ready(new))
@@ -229,8 +231,8 @@ static void times_of_copies(void)
 static void memory_of_kernel(void)
 {
     memory_of_kernel_in(0);
-    /* no block is kept, and StarPU has it in between */
-    memory_of_kernel_in(15 * 1024);
+    /* the card has room for no page but those of both sizes */
+    memory_of_kernel_in(2 * WEFT_CARD_PAGE_BYTES);
 }
 
 static void test_beside_kernel(void)

@@ -458,7 +458,7 @@ static void test_budget(void)
     CHECK_FAILS(
         weft_tile_create(rt, &id, WEFT_MEM_GRADIENTS, 3 * MIB, &tile, &err),
         WEFT_ENOMEM, err,
-        "out of memory: 'm x' wants 3.0 MiB of gradients; 2.0 of 4.0 "
+        "out of memory: 'm x' wants 4.0 MiB of gradients; 2.0 of 4.0 "
         "MiB are left");
     /* host memory is not of the budget */
     weft_tile_release(tile_at(0, WEFT_MEM_SAMPLES, 8 * MIB));
@@ -476,7 +476,7 @@ static void test_budget(void)
     weft_insert_zero(seq, &where, &tiles);
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENOMEM, err,
                 "zero on 'm temporary': out of memory: 'm temporary' wants "
-                "2.0 MiB of activations; 2.0 of 4.0 MiB are left");
+                "4.0 MiB of activations; 2.0 of 4.0 MiB are left");
     weft_tile_release(tile);
     weft_tile_release(half);
     stop();

@@ -70,7 +70,7 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
 {
     weft_emu_guard guard;
     *total_out = weft_emu_setup()->memory_bytes;
-    *free_out = *total_out - weft_emu_memory_used(weft_emu_card());
+    *free_out = weft_emu_memory_free_bytes(weft_emu_card());
     return weft_emu_end(cudaSuccess);
 }
 

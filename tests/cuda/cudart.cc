@@ -105,6 +105,16 @@ static void write_counts(void)
         fclose(file);
 }
 
+/* A line for each card: the most bytes that it has held. */
+static void write_peaks(void)
+{
+    FILE *file = fopen(getenv("WEFT_CARDS_PEAKS"), "w");
+    for (int i = 0; file && i < setup.n_cards; i++)
+        fprintf(file, "%zu\n", weft_emu_memory_peak(i));
+    if (file)
+        fclose(file);
+}
+
 const struct weft_emu_setup *weft_emu_setup(void)
 {
     if (is_set_up)
@@ -119,6 +129,9 @@ const struct weft_emu_setup *weft_emu_setup(void)
         serves ? (int) number("WEFT_CARDS", 1, 0, WEFT_EMU_CARDS) : 0;
     setup.memory_bytes =
         (size_t) number("WEFT_CARDS_MEMORY", 1024, 1, 1 << 17) << 20;
+    setup.others_bytes =
+        (size_t) number("WEFT_CARDS_HELD", 0, 0,
+                        (long) (setup.memory_bytes >> 20)) << 20;
     setup.order = (int) number("WEFT_CARDS_ORDER", WEFT_CARDS_LATE, 0, 1 << 30);
     setup.has_peers = number("WEFT_CARDS_PEER", 1, 0, 1) == 1;
     setup.refused = number("WEFT_CARDS_REFUSED", -1, 0, 1L << 40);
@@ -126,6 +139,8 @@ const struct weft_emu_setup *weft_emu_setup(void)
     read_capability();
     if (getenv("WEFT_CARDS_GRAPHS"))
         atexit(write_counts);
+    if (getenv("WEFT_CARDS_PEAKS"))
+        atexit(write_peaks);
     is_set_up = true;
     return &setup;
 }
@@ -155,7 +170,16 @@ struct weft_cards_counts *weft_emu_counts(int card)
 struct weft_cards_counts weft_cards_counts(int card)
 {
     weft_emu_guard guard;
-    return counts[card];
+    struct weft_cards_counts c = counts[card];
+    c.peak_bytes = (int64_t) weft_emu_memory_peak(card);
+    return c;
+}
+
+void weft_cards_new_peak(void)
+{
+    weft_emu_guard guard;
+    for (int i = 0; i < WEFT_EMU_CARDS; i++)
+        weft_emu_memory_new_peak(i);
 }
 
 /* ---- Errors ------------------------------------------------------------- */

@@ -22,6 +22,7 @@ struct weft_emu_setup {
     int major[WEFT_EMU_CARDS], minor[WEFT_EMU_CARDS]; /* by card */
     long refused, lost;  /* numbers of launches, -1: none */
     size_t memory_bytes; /* of each */
+    size_t others_bytes; /* of these, what other processes hold */
 };
 const struct weft_emu_setup *weft_emu_setup(void);
 
@@ -63,6 +64,7 @@ struct weft_emu_span {
     char *page, *at;
     size_t pages_bytes, n_bytes;
     unsigned char rim; /* its own: a copy of another's is noticed, too */
+    int shared, unit;  /* of a card: the page that it has a part of; or -1 */
 };
 size_t weft_emu_span_bytes(size_t n_bytes, size_t align); /* whole pages */
 void weft_emu_span_fill(struct weft_emu_span *s, char *page, size_t n_bytes,
@@ -74,7 +76,10 @@ bool weft_emu_memory_new(int card, size_t n_bytes, void **out);
 bool weft_emu_memory_free(
     void *p); /* false: not the start of an allocation */
 void weft_emu_memory_clear(int card);
-size_t weft_emu_memory_used(int card);
+size_t weft_emu_memory_free_bytes(int card);
+/* The most that a card has held, in pages, since the start or since _new. */
+size_t weft_emu_memory_peak(int card);
+void weft_emu_memory_new_peak(int card);
 /* Whose memory an address is, -1 for the host's. */
 int weft_emu_memory_card(const void *p);
 /* Whether all bytes are in one allocation. */

@@ -81,7 +81,7 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
-cards_scripts = %D%/bench.sh %D%/devices.sh %D%/own_sums.sh %D%/training.sh
+cards_scripts = %D%/bench.sh %D%/devices.sh %D%/memory.sh %D%/own_sums.sh %D%/training.sh
 EXTRA_DIST += $(cards_scripts)
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA

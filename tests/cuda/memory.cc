@@ -22,9 +22,23 @@ static const size_t WINDOW_BYTES = (size_t) 256 << 30;
 /* More is not poisoned, or large arenas would fill the host's memory. */
 static const size_t POISON_BYTES = (size_t) 64 << 20;
 
+/* What a card holds for an allocation: whole pages, or units of a page that it
+ * shares with others (nothing is said of how CUDA does it, but that pages are
+ * this large, and that small allocations have parts of them). */
+enum { CARD_PAGE = 2 << 20, UNIT = 512, UNITS = CARD_PAGE / UNIT };
+static const size_t SHARES_UP_TO = CARD_PAGE / 2;
+
+struct shared_page {
+    bool is_used[UNITS];
+    int n_used; /* 0: the card does not hold it */
+};
+
 struct memory {
     char *window, *twin;
-    size_t next, used; /* bytes */
+    size_t next; /* bytes */
+    size_t held, peak; /* bytes of the card's pages */
+    struct shared_page *shared;
+    size_t n_shared;
     struct weft_emu_span *block; /* at addresses of the window, ascending */
     size_t n_blocks, max_blocks;
 };
@@ -143,9 +157,100 @@ static bool has_room(struct memory *m, size_t n_bytes)
         m->block = (struct weft_emu_span *) p;
         m->max_blocks = more;
     }
-    return m->twin && n_bytes <= weft_emu_setup()->memory_bytes - m->used
-        && n_bytes <= WINDOW_BYTES - m->next;
+    return m->twin && n_bytes <= WINDOW_BYTES - m->next;
 }
+
+/* ---- What a card holds -------------------------------------------------- */
+
+static bool hold(struct memory *m, size_t n_bytes)
+{
+    const struct weft_emu_setup *setup = weft_emu_setup();
+    if (n_bytes > setup->memory_bytes - setup->others_bytes - m->held)
+        return false;
+    m->held += n_bytes;
+    if (m->held > m->peak)
+        m->peak = m->held;
+    return true;
+}
+
+/* n free units one after another in a page, or -1. */
+static int find_units(const struct shared_page *page, int n)
+{
+    int run = 0;
+    for (int i = 0; i < UNITS; i++) {
+        run = page->is_used[i] ? 0 : run + 1;
+        if (run == n)
+            return i - n + 1;
+    }
+    return -1;
+}
+
+static void set_units(struct shared_page *page, int first, int n, bool used)
+{
+    for (int i = first; i < first + n; i++)
+        page->is_used[i] = used;
+    page->n_used += used ? n : -n;
+}
+
+/* A page that is not held, or a new one. */
+static struct shared_page *new_shared(struct memory *m)
+{
+    for (size_t i = 0; i < m->n_shared; i++)
+        if (m->shared[i].n_used == 0)
+            return &m->shared[i];
+    void *more = realloc(m->shared, (m->n_shared + 1) * sizeof *m->shared);
+    if (!more)
+        return NULL;
+    m->shared = (struct shared_page *) more;
+    struct shared_page *page = &m->shared[m->n_shared++];
+    memset(page, 0, sizeof *page);
+    return page;
+}
+
+static int units_of(size_t n_bytes)
+{
+    return (int) (up(n_bytes, UNIT) / UNIT);
+}
+
+/* The first place that has room, as no more is known; false: the card is
+ * full. */
+static bool hold_block(struct memory *m, struct weft_emu_span *s)
+{
+    int n = units_of(s->n_bytes);
+    s->shared = -1;
+    if (s->n_bytes > SHARES_UP_TO)
+        return hold(m, up(s->n_bytes, CARD_PAGE));
+    struct shared_page *page = NULL;
+    int first = -1;
+    for (size_t i = 0; i < m->n_shared && first < 0; i++) {
+        page = &m->shared[i];
+        first = page->n_used > 0 ? find_units(page, n) : -1;
+    }
+    if (first < 0) {
+        page = new_shared(m);
+        if (!page || !hold(m, CARD_PAGE))
+            return false;
+        first = 0;
+    }
+    set_units(page, first, n, true);
+    s->shared = (int) (page - m->shared);
+    s->unit = first;
+    return true;
+}
+
+static void give_block(struct memory *m, const struct weft_emu_span *s)
+{
+    if (s->shared < 0) {
+        m->held -= up(s->n_bytes, CARD_PAGE);
+        return;
+    }
+    struct shared_page *page = &m->shared[s->shared];
+    set_units(page, s->unit, units_of(s->n_bytes), false);
+    if (page->n_used == 0)
+        m->held -= CARD_PAGE;
+}
+
+/* ---- Blocks ------------------------------------------------------------- */
 
 bool weft_emu_memory_new(int card, size_t n_bytes, void **out)
 {
@@ -155,11 +260,14 @@ bool weft_emu_memory_new(int card, size_t n_bytes, void **out)
         || bytes + page > WINDOW_BYTES - m->next
         || mprotect(m->twin + m->next, bytes, PROT_READ | PROT_WRITE) != 0)
         return false;
-    struct weft_emu_span *s = &m->block[m->n_blocks++];
+    struct weft_emu_span *s = &m->block[m->n_blocks];
+    s->n_bytes = n_bytes;
+    if (!hold_block(m, s))
+        return false;
+    m->n_blocks++;
     weft_emu_span_fill(s, m->twin + m->next, n_bytes, ALIGN);
     *out = m->window + (s->at - m->twin);
     m->next += bytes + page;
-    m->used += n_bytes;
     return true;
 }
 
@@ -205,7 +313,7 @@ bool weft_emu_memory_free(void *p)
         weft_emu_fail(cudaErrorLaunchFailure,
                       "device memory was written outside of an allocation");
     release(s);
-    m->used -= s->n_bytes;
+    give_block(m, s);
     size_t behind = (size_t) (m->block + m->n_blocks - (s + 1));
     memmove(s, s + 1, behind * sizeof *s);
     if (--m->n_blocks == 0)
@@ -219,12 +327,25 @@ void weft_emu_memory_clear(int card)
     for (size_t i = 0; i < m->n_blocks; i++)
         release(&m->block[i]);
     forget_blocks(m);
-    m->used = 0;
+    free(m->shared);
+    m->shared = NULL;
+    m->n_shared = m->held = 0;
 }
 
-size_t weft_emu_memory_used(int card)
+size_t weft_emu_memory_free_bytes(int card)
 {
-    return memories[card].used;
+    const struct weft_emu_setup *setup = weft_emu_setup();
+    return setup->memory_bytes - setup->others_bytes - memories[card].held;
+}
+
+size_t weft_emu_memory_peak(int card)
+{
+    return memories[card].peak;
+}
+
+void weft_emu_memory_new_peak(int card)
+{
+    memories[card].peak = memories[card].held;
 }
 
 int weft_emu_memory_card(const void *p)

@@ -8,6 +8,7 @@
 #define WEFT_TEST_CARDS 4
 #include "chunks_fixture.h"
 
+#include "plan/card_memory.h"
 #include "plan/recording.h"
 
 enum { N_STEPS = CHUNKS * STEPS };
@@ -190,11 +191,14 @@ static void open_reserved(int32_t pp, struct weft_g_generate *gen)
             const struct weft_stage_layers layers = layers_of(s, pp);
             struct weft_range range =
                 weft_g_layout_member(&gen->layout, 0, s, k)->blocks;
-            want_bytes += weft_gen_graphs_bytes(&shape, &layers, range,
-                                                SLOTS);
+            want_bytes += weft_card_block_bytes(
+                weft_gen_graphs_bytes(&shape, &layers, range, SLOTS),
+                WEFT_MEM_ACTIVATIONS);
             if (tp > 1)
-                want_bytes += weft_gen_exchange_bytes(
-                    &shape, &layers, range, SLOTS + MOST_PREFILL, SLOTS);
+                want_bytes += weft_card_block_bytes(
+                    weft_gen_exchange_bytes(&shape, &layers, range,
+                                            SLOTS + MOST_PREFILL, SLOTS),
+                    WEFT_MEM_ACTIVATIONS);
         }
     CHECK_INT(bytes - before_bytes, want_bytes);
 }

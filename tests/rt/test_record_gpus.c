@@ -2,6 +2,7 @@
 /* Recordings of jobs with GPUs, which this machine need not have: places,
  * devices, what they cannot do, and their memory. */
 #include "harness.h"
+#include "plan/card_memory.h"
 #include "plan/recording.h"
 #include "rt/codelet.h"
 #include "rt/graph.h"
@@ -139,9 +140,12 @@ static void test_refused(void)
     stop();
 }
 
-/* A GPU's sum has not what lies in host memory; a CPU's has. */
+/* A GPU's sum has not what lies in host memory; a CPU's has. A GPU's memory is
+ * cut into blocks: slots, of which the weights' have a page and the others'
+ * another, and pages, which activations and KV always have. */
 static void test_memory(void)
 {
+    enum { PAGE = WEFT_CARD_PAGE_BYTES };
     int64_t most[RANKS * PLACES][WEFT_MEM_ALL + 1];
     struct weft_err err;
     start();
@@ -149,15 +153,27 @@ static void test_memory(void)
         insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_WEIGHTS, 64));
         insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_SAMPLES, 128));
         insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_HOST, 256));
+        for (int i = 0; i < 3; i++)
+            insert(&weft_cl_anywhere,
+                   tile_at(p, WEFT_MEM_GRADIENTS, PAGE / 2 - 1));
+        insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_OPTIMIZER, PAGE + 1));
+        insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_KV, 64));
     }
     REQUIRE_OK(
         weft_recording_memory(&recording, RANKS * PLACES, PLACES, most, &err),
         err);
     for (int p = 0; p < RANKS * PLACES; p++) {
-        CHECK_INT(most[p][WEFT_MEM_WEIGHTS], 64);
+        bool gpu = p % PLACES < GPUS;
+        int64_t gradients = 3 * (gpu ? PAGE / 2 : PAGE / 2 - 1);
+        CHECK_INT(most[p][WEFT_MEM_WEIGHTS], gpu ? 4096 : 64);
         CHECK_INT(most[p][WEFT_MEM_SAMPLES], 128);
         CHECK_INT(most[p][WEFT_MEM_HOST], 256);
-        CHECK_INT(most[p][WEFT_MEM_ALL], p % PLACES < GPUS ? 64 : 64 + 128);
+        CHECK_INT(most[p][WEFT_MEM_GRADIENTS], gradients);
+        CHECK_INT(most[p][WEFT_MEM_KV], gpu ? PAGE : 64);
+        CHECK_INT(most[p][WEFT_MEM_OPTIMIZER], gpu ? 2 * PAGE : PAGE + 1);
+        CHECK_INT(most[p][WEFT_MEM_ALL],
+                  gpu ? (1 + 2 + 2 + 1) * PAGE
+                      : 64 + 64 + 128 + gradients + PAGE + 1);
     }
     stop();
 }

@@ -190,8 +190,9 @@ static void read_instructions(const struct pair *p, int32_t n_places,
                                     t->place);
         const int64_t *bytes = &b->temps[gang->temps].bytes[0][0][0];
         const int kinds = WEFT_REC_N_BEGINS * WEFT_REC_N_ENDS;
-        for (int x = 0; x < kinds * WEFT_N_MEM_CLASSES; x++)
-            at->bytes[x % WEFT_N_MEM_CLASSES] += bytes[x];
+        const int each = WEFT_REC_SLOTS + 1;
+        for (int x = 0; x < kinds * each; x++)
+            at->bytes[x % each] += x % each < WEFT_REC_SLOTS ? bytes[x] : 0;
         at->n_tasks += gang->n_expanded;
         at->received += gang->received_bytes;
         note_position(at, t);

@@ -38,7 +38,7 @@ static void add_bytes(struct weft_engine *e, int32_t place, int c,
 static void add_tile(struct weft_engine *e, int32_t tile, int sign)
 {
     const struct weft_rec_tile *t = &e->r->tile[tile];
-    add_bytes(e, t->place, t->mem, sign * (int64_t) t->bytes);
+    add_bytes(e, t->place, t->mem, sign * weft_rec_tile_block_bytes(e->r, t));
 }
 
 /* What a gang's member takes while its task runs. */

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/card_memory.h"
 
 enum { READS = 0, BOTH = 2 };
 
@@ -142,6 +143,7 @@ static void add_nested(struct nested *n, const struct weft_rec_temps *x)
         most[i] = weft_max64(most[i], bytes[i]);
         sum[i] += bytes[i];
     }
+    n->most.kinds |= x->kinds;
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         n->most.message[c] = weft_max64(n->most.message[c], x->message[c]);
 }
@@ -170,7 +172,7 @@ static void add_within(struct weft_rec_temps *out, const struct nested *n)
 {
     for (int b = 0; b < WEFT_REC_N_BEGINS; b++)
         for (int e = 0; e < WEFT_REC_N_ENDS; e++)
-            for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+            for (int c = 0; c <= WEFT_REC_SLOTS; c++) {
                 int64_t most = n->most.bytes[b][e][c];
                 int64_t more = n->sum.bytes[b][e][c] - most;
                 bool expected = b == WEFT_REC_EXPECTED;
@@ -179,8 +181,26 @@ static void add_within(struct weft_rec_temps *out, const struct nested *n)
                     out->bytes[WEFT_REC_OWN][WEFT_REC_KEPT][c] += weft_min64(
                         most, more);
             }
+    out->kinds |= n->most.kinds;
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         out->message[c] = weft_max64(out->message[c], n->most.message[c]);
+}
+
+/* Adds a temporary of the member whose it is, as note_use() has found. */
+static void add_temporary(const struct fold *f,
+                          const struct weft_rec_tile *tile, int32_t slot)
+{
+    struct weft_rec_temps *x = &f->temps[slot / OWNER - 1];
+    int64_t *bytes = x->bytes[slot & BEGIN][(slot & SENT) != 0];
+    int64_t block = weft_rec_tile_block_bytes(f->r, tile);
+    bytes[tile->mem] += block;
+    if (!weft_rec_tile_on_card(f->r, tile))
+        return;
+    int kind = weft_card_kind(tile->bytes, (enum weft_mem_class) tile->mem);
+    if (kind == WEFT_CARD_NO_KIND)
+        return;
+    bytes[WEFT_REC_SLOTS] += block;
+    x->kinds |= (int64_t) 1 << kind;
 }
 
 static void add_temporaries(struct fold *f)
@@ -188,11 +208,8 @@ static void add_temporaries(struct fold *f)
     const struct weft_recording *r = f->r;
     note_uses(f);
     for (int64_t i = f->from.tile; i < r->n_tiles; i++) {
-        int32_t slot = f->slot[i];
-        if (slot >= OWNER)
-            f->temps[slot / OWNER - 1]
-                .bytes[slot & BEGIN][(slot & SENT) != 0][r->tile[i].mem] +=
-                (int64_t) r->tile[i].bytes;
+        if (f->slot[i] >= OWNER)
+            add_temporary(f, &r->tile[i], f->slot[i]);
         f->slot[i] = 0;
     }
     for (int32_t k = 0; k < f->n; k++)

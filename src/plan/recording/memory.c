@@ -11,11 +11,16 @@
  * memory is given back. One thread of a rank does both, message by message, so
  * that one tile at most is there for longer than the order says: one that was
  * released before the last task was recorded, or none comes after it.
+ *
+ * A GPU's memory is cut into blocks (plan/card_memory.h). Its pages of slots are
+ * counted by kind, each with the most that its slots can fill at one time, and
+ * those of all kinds are added to the most that the other blocks take.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/card_memory.h"
 #include "plan/recording/apart.h"
 #include "plan/recording/heaviest.h"
 
@@ -41,12 +46,18 @@ struct piece {
     struct moment begin, released; /* tasks INT64_MAX: never */
     int64_t bytes;
     uint8_t mem;
+    uint8_t pages;  /* at a GPU's place: whose it takes, PAGES_OWN ... */
     int64_t far;    /* bytes of it, or of the largest in it, that messages
                        use; 0: none does */
     int32_t lane;   /* of the task that begins it; -1: none */
     int32_t number; /* in the order of release */
     size_t clock;   /* begin of its numbers, in struct play */
 };
+
+/* The pages that a piece takes: of its own; of a slot's kind, PAGES_KIND and
+ * more; or some of any of the kinds of slots that it stands for, whose bytes
+ * are in other pieces, too. */
+enum { PAGES_NONE, PAGES_OWN, PAGES_ANY, PAGES_KIND };
 
 struct play {
     const struct weft_recording *r;
@@ -65,7 +76,8 @@ struct play {
     struct weft_rec_piece *seen; /* (n_pieces) as those who seek see them */
     struct found *found;         /* (n_found) of the places before */
     int32_t n_found;
-    bool is_gpu; /* the place that is looked at */
+    bool is_gpu;   /* the place that is looked at ... */
+    int64_t kinds; /* ... which has slots of these kinds: bits 1 << kind */
 };
 
 /* ---- Tiles ------------------------------------------------------------- */
@@ -237,6 +249,18 @@ static int by_begin(const void *a, const void *b)
     return x->clock < y->clock ? -1 : x->clock > y->clock;
 }
 
+/* The pages that a tile's memory takes. */
+static uint8_t pages_of(struct play *p, const struct weft_rec_tile *t)
+{
+    if (!weft_rec_tile_on_card(p->r, t))
+        return PAGES_NONE;
+    int kind = weft_card_kind(t->bytes, (enum weft_mem_class) t->mem);
+    if (kind == WEFT_CARD_NO_KIND)
+        return PAGES_OWN;
+    p->kinds |= (int64_t) 1 << kind;
+    return (uint8_t) (PAGES_KIND + kind);
+}
+
 /* Adds a tile, unless it never has memory. */
 static void add_piece(struct play *p, int32_t tile)
 {
@@ -244,8 +268,9 @@ static void add_piece(struct play *p, int32_t tile)
     struct piece *b = &p->piece[p->n_pieces];
     *b = (struct piece){.begin = begin_of(p, tile),
                         .released = release_of(p, tile),
-                        .bytes = (int64_t) t->bytes,
+                        .bytes = weft_rec_tile_block_bytes(p->r, t),
                         .mem = t->mem,
+                        .pages = pages_of(p, t),
                         .lane = -1,
                         .clock = (size_t) p->n_pieces * 2
                                * (size_t) p->reach.n_lanes};
@@ -255,8 +280,16 @@ static void add_piece(struct play *p, int32_t tile)
     p->n_pieces++;
 }
 
-/* Adds what a gang's member takes of a class, while it runs and, if others use
- * it, longer. */
+static uint8_t pages_of_temps(const struct play *p, int mem)
+{
+    return mem == WEFT_REC_SLOTS ? PAGES_ANY
+         : p->is_gpu && !weft_mem_class_on_host((enum weft_mem_class) mem)
+             ? PAGES_OWN
+             : PAGES_NONE;
+}
+
+/* Adds what a gang's member takes of a class, or of slots, while it runs and, if
+ * others use it, longer. */
 static void add_temps(struct play *p, int64_t task, int64_t end,
                       int64_t bytes, int64_t message, int begin, int ends,
                       int mem)
@@ -269,6 +302,7 @@ static void add_temps(struct play *p, int64_t task, int64_t end,
                         .released = moment_of(p, end, early),
                         .bytes = bytes,
                         .mem = (uint8_t) mem,
+                        .pages = pages_of_temps(p, mem),
                         .far = message,
                         .lane = -1,
                         .clock = (size_t) p->n_pieces++ * 2
@@ -287,12 +321,15 @@ static void add_gang(struct play *p, int64_t task)
         return;
     const struct weft_rec_temps *x = &p->r->temps[gang->temps];
     weft_recording_members(p->r, task, &first, &end);
+    p->kinds |= x->kinds;
     for (int b = 0; b < WEFT_REC_N_BEGINS; b++)
         for (int e = 0; e < WEFT_REC_N_ENDS; e++)
-            for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+            for (int c = 0; c <= WEFT_REC_SLOTS; c++)
                 add_temps(p, task, end, x->bytes[b][e][c],
-                          weft_min64(x->message[c], x->bytes[b][e][c]), b, e,
-                          c);
+                          c < WEFT_REC_SLOTS
+                              ? weft_min64(x->message[c], x->bytes[b][e][c])
+                              : 0,
+                          b, e, c);
 }
 
 /* The most pieces that gangs at the place make. */
@@ -351,6 +388,7 @@ static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
     size_t tiles = (size_t) (p->end_of[place] - from);
     size_t n = tiles + count_temps(p, here, n_here);
     p->n_pieces = 0;
+    p->kinds = 0;
     p->piece = weft_alloc(n, sizeof *p->piece);
     p->release = weft_alloc(n, sizeof *p->release);
     p->clock = weft_alloc(n * 2 * (size_t) p->reach.n_lanes,
@@ -391,7 +429,7 @@ static int most_of(struct play *p, unsigned mask, int64_t *out,
     int64_t late = 0;
     for (int32_t i = 0; i < p->n_pieces; i++) {
         const struct piece *b = &p->piece[i];
-        if ((mask >> b->mem & 1) && b->released.tasks < p->r->n_tasks)
+        if ((mask >> p->seen[i].mem & 1) && b->released.tasks < p->r->n_tasks)
             late = weft_max64(late, b->far);
     }
     int rc = weft_rec_heaviest(p->seen, p->n_pieces, p->reach.n_lanes, mask,
@@ -430,8 +468,8 @@ static struct digest digest_of(const struct play *p)
         mix(&d, b->bytes);
         mix(&d, pair(b->release, b->over));
         mix(&d, own->far);
-        mix(&d,
-            pair(b->lane, b->mem << 8 | (own->released.tasks != INT64_MAX)));
+        mix(&d, pair(b->lane, own->pages << 16 | b->mem << 8
+                                  | (own->released.tasks != INT64_MAX)));
         for (int32_t l = 0; l < p->reach.n_lanes; l++)
             mix(&d, pair(b->has[l], b->ends[l]));
     }
@@ -452,6 +490,33 @@ static const struct found *find_alike(const struct play *p, struct digest d)
     return NULL;
 }
 
+/* Of the classes in the mask, as much as all of them together at the most. */
+static int play_all(struct play *p, unsigned mask, int64_t sum, int64_t *out,
+                    struct weft_err *err)
+{
+    int rc = most_of(p, mask, out, err);
+    if (!rc && *out > sum)
+        *out = sum;
+    return rc;
+}
+
+/* What a GPU's memory holds: pages of blocks, and pages of slots. */
+static int play_pages(struct play *p, int64_t *out, struct weft_err *err)
+{
+    int64_t bytes;
+    for (int32_t i = 0; i < p->n_pieces; i++)
+        p->seen[i].mem = p->piece[i].pages;
+    int rc = most_of(p, 1u << PAGES_OWN, out, err);
+    for (int k = 0; k < WEFT_CARD_KINDS && !rc; k++) {
+        if (!(p->kinds >> k & 1))
+            continue;
+        rc = most_of(p, 1u << (PAGES_KIND + k) | 1u << PAGES_ANY, &bytes,
+                     err);
+        *out += rc ? 0 : weft_round_up(bytes, WEFT_CARD_PAGE_BYTES);
+    }
+    return rc;
+}
+
 static int play_pieces(struct play *p, int64_t out[WEFT_MEM_ALL + 1],
                        struct weft_err *err)
 {
@@ -460,18 +525,14 @@ static int play_pieces(struct play *p, int64_t out[WEFT_MEM_ALL + 1],
     int rc = 0;
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
         rc = most_of(p, 1u << c, &out[c], err);
-        if (weft_mem_class_at_place((enum weft_mem_class) c)
-            && !(p->is_gpu
-                 && weft_mem_class_on_host((enum weft_mem_class) c))) {
+        if (weft_mem_class_at_place((enum weft_mem_class) c)) {
             sum += out[c];
             all |= 1u << c;
         }
     }
-    if (!rc)
-        rc = most_of(p, all, &out[WEFT_MEM_ALL], err);
-    if (!rc && out[WEFT_MEM_ALL] > sum)
-        out[WEFT_MEM_ALL] = sum;
-    return rc;
+    return rc        ? rc
+         : p->is_gpu ? play_pages(p, &out[WEFT_MEM_ALL], err)
+                     : play_all(p, all, sum, &out[WEFT_MEM_ALL], err);
 }
 
 static int play_place(struct play *p, int32_t place,

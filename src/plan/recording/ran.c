@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/card_memory.h"
 
 enum { READS = 0 };
 
@@ -143,20 +144,48 @@ static void add(int64_t *now, int64_t *most, int64_t bytes)
     *most = weft_max64(*now, *most);
 }
 
+/* Slots of a GPU's place that are in use, and the pages that they have. */
+struct slots {
+    int64_t bytes[WEFT_CARD_KINDS], pages[WEFT_CARD_KINDS];
+};
+
+/* What a slot adds to a GPU's pages: a page that has none in use may go back,
+ * but which have is not known, so that none does. */
+static int64_t pages_added(struct slots *s, int kind, int64_t bytes)
+{
+    int64_t *pages = &s->pages[kind], before = *pages;
+    s->bytes[kind] += bytes;
+    *pages = weft_max64(before,
+                        weft_ceil_div(s->bytes[kind], WEFT_CARD_PAGE_BYTES));
+    return (*pages - before) * WEFT_CARD_PAGE_BYTES;
+}
+
+static void make_change(const struct play *p, const struct change *change,
+                        bool is_gpu, struct slots *slots, int64_t *now,
+                        int64_t *most)
+{
+    const struct weft_rec_tile *t = &p->r->tile[change->tile];
+    int64_t bytes = weft_rec_tile_block_bytes(p->r, t)
+                  * (change->gives ? -1 : 1);
+    enum weft_mem_class c = (enum weft_mem_class) t->mem;
+    add(&now[c], &most[c], bytes);
+    if (!weft_mem_class_at_place(c) || (is_gpu && weft_mem_class_on_host(c)))
+        return;
+    int kind = is_gpu ? weft_card_kind(t->bytes, c) : WEFT_CARD_NO_KIND;
+    if (kind != WEFT_CARD_NO_KIND)
+        bytes = pages_added(slots, kind, bytes);
+    add(&now[WEFT_MEM_ALL], &most[WEFT_MEM_ALL], bytes);
+}
+
 static void make_changes(const struct play *p, int32_t places_per_rank,
+                         struct slots *slots,
                          int64_t (*now)[WEFT_MEM_ALL + 1],
                          int64_t (*most)[WEFT_MEM_ALL + 1])
 {
     for (int64_t i = 0; i < p->n_changes; i++) {
-        const struct weft_rec_tile *t = &p->r->tile[p->change[i].tile];
-        int64_t bytes = (int64_t) t->bytes * (p->change[i].gives ? -1 : 1);
-        enum weft_mem_class c = (enum weft_mem_class) t->mem;
-        bool is_gpu = t->place % places_per_rank < p->r->n_gpus;
-        add(&now[t->place][c], &most[t->place][c], bytes);
-        if (weft_mem_class_at_place(c)
-            && !(is_gpu && weft_mem_class_on_host(c)))
-            add(&now[t->place][WEFT_MEM_ALL], &most[t->place][WEFT_MEM_ALL],
-                bytes);
+        int32_t place = p->r->tile[p->change[i].tile].place;
+        make_change(p, &p->change[i], place % places_per_rank < p->r->n_gpus,
+                    &slots[place], now[place], most[place]);
     }
 }
 
@@ -175,7 +204,8 @@ int weft_recording_memory_ran(const struct weft_recording *r,
         .written = weft_alloc(n, sizeof *p.written),
         .change = weft_alloc(2 * n, sizeof *p.change)};
     int64_t(*now)[WEFT_MEM_ALL + 1] = weft_alloc(places, sizeof *now);
-    int rc = p.inserted && p.life && p.written && p.change && now
+    struct slots *slots = weft_alloc(places, sizeof *slots);
+    int rc = p.inserted && p.life && p.written && p.change && now && slots
                ? 0
                : weft_err_nomem(err, "a memory plan", n * sizeof *p.change);
     memset(out, 0, places * sizeof *out);
@@ -186,12 +216,13 @@ int weft_recording_memory_ran(const struct weft_recording *r,
         follow_tasks(&p);
         bound_lives(&p);
         list_changes(&p);
-        make_changes(&p, places_per_rank, now, out);
+        make_changes(&p, places_per_rank, slots, now, out);
     }
     weft_free(p.inserted);
     weft_free(p.life);
     weft_free(p.written);
     weft_free(p.change);
     weft_free(now);
+    weft_free(slots);
     return rc;
 }

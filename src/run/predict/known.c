@@ -5,6 +5,7 @@
 #include "base/topology.h"
 #include "job/profile.h"
 #include "kern/device_cuda.h"
+#include "plan/card_memory.h"
 #include "rt/graph.h"
 
 enum { ITERATIONS = 3 };
@@ -18,6 +19,14 @@ struct weft_known {
     double gpu_bytes;  /* of a GPU, of a run that has them */
     int32_t n_cores;   /* of this machine */
 };
+
+/* Of the machine's first GPU, as a run begins. */
+static double gpu_budget(const struct weft_k_device *gpu, int32_t n_sharing)
+{
+    int64_t total = gpu->memory_bytes, left = weft_k_device_free_cuda(0);
+    return (double) weft_card_budget((size_t) (left > 0 ? left : total),
+                                     (size_t) total, (size_t) n_sharing);
+}
 
 static int read_files(const struct weft_config *c, struct weft_known *k,
                       struct weft_err *err)
@@ -40,7 +49,7 @@ static int read_files(const struct weft_config *c, struct weft_known *k,
     struct weft_k_device gpu;
     if (k->gpu_bytes == 0 && c->runtime.devices == WEFT_ON_GPUS
         && weft_k_devices_cuda(&gpu, 1, NULL) > 0)
-        k->gpu_bytes = (double) gpu.memory_bytes / c->runtime.ranks_per_gpu;
+        k->gpu_bytes = gpu_budget(&gpu, c->runtime.ranks_per_gpu);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "codelets/codelets.h"
 #include "job/plan_needs.h"
+#include "plan/card_memory.h"
 #include "run/predict/largest.h"
 #include "run/predict/recorded.h"
 
@@ -170,21 +171,34 @@ static bool moves_caches(const struct weft_trainer *t)
         || (c->rollout.remaining <= 0 && c->rollout.instances <= 0);
 }
 
+/* Of a call that generates. */
+static int32_t slots_of(const struct weft_trainer *t, int32_t call)
+{
+    int32_t n = weft_run_samples_at(&t->config, &t->flow,
+                                    weft_flow_origin_of_call(&t->flow, call));
+    int32_t slots = weft_min32(t->config.rollout.slots,
+                               weft_g_generate_slots(&t->layout[call], n));
+    return weft_max32(slots, 1);
+}
+
+static int32_t most_slots(const struct weft_trainer *t)
+{
+    int32_t most = 0;
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        if (t->flow.call[i].kind == WEFT_GENERATE)
+            most = weft_max32(most, slots_of(t, i));
+    return most;
+}
+
 /* The most pages of an instance that may leave it, of those that it has
  * (weft_g_generate_moved_pages()). */
 static double moved_pages(const struct weft_trainer *t, int64_t tokens)
 {
     const struct weft_config *c = &t->config;
     double share = 1.0 / 8, most = ceil((double) tokens / WEFT_PAGE_TOKENS);
-    for (int32_t i = 1; i < t->flow.n_calls; i++) {
-        if (t->flow.call[i].kind != WEFT_GENERATE)
-            continue;
-        int32_t n = weft_run_samples_at(
-            c, &t->flow, weft_flow_origin_of_call(&t->flow, i));
-        int32_t slots = weft_min32(c->rollout.slots,
-                                   weft_g_generate_slots(&t->layout[i], n));
-        share = fmax(share, 1.0 / weft_max32(slots, 1));
-    }
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        if (t->flow.call[i].kind == WEFT_GENERATE)
+            share = fmax(share, 1.0 / slots_of(t, i));
     if (c->rollout.kv_blocks > 0)
         share = fmax(share, most / c->rollout.kv_blocks);
     return share;
@@ -234,6 +248,17 @@ static void count_moved(const struct weft_trainer *t, int64_t tokens,
                      * (int64_t) weft_gen_cached_bytes((int32_t) tokens);
 }
 
+/* What moves has blocks of its own: in a GPU's memory one for each sample that
+ * leaves or comes, which may be up to a page larger, or a sixteenth. */
+static int64_t moved_blocks(const struct weft_trainer *t, int32_t place,
+                            int64_t bytes)
+{
+    if (place % places_per_rank(t) >= t->job.n_gpus)
+        return bytes;
+    return bytes + bytes / 16
+         + (int64_t) 2 * most_slots(t) * WEFT_CARD_PAGE_BYTES;
+}
+
 /* With inter-stage fusion so many samples can move at the most, of one place or
  * to it: as they leave, and a copy where they go. The task that takes each out,
  * the copy and the task that takes it in are beside what was recorded, for each
@@ -250,9 +275,11 @@ static void add_moved(const struct weft_trainer *t,
         return;
     count_moved(t, tokens, &tasks, &pages);
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job) && pages > 0; p++)
-        add_to(t, place, p, WEFT_MEM_KV,
-               (int64_t) ceil(2 * moved_pages(t, tokens)
-                              * (double) place[p][WEFT_MEM_KV]));
+        add_to(
+            t, place, p, WEFT_MEM_KV,
+            moved_blocks(t, p,
+                         (int64_t) ceil(2 * moved_pages(t, tokens)
+                                        * (double) place[p][WEFT_MEM_KV])));
     for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
         add_to(
             t, place, p, WEFT_MEM_SAMPLES,
@@ -270,7 +297,9 @@ static void add_scratch(const struct weft_trainer *t,
     for (int32_t i = 0; i < t->job.n_ranks; i++)
         for (int32_t g = 0; g < t->job.n_gpus; g++)
             add_to(t, place, i * places_per_rank(t) + g, WEFT_MEM_ACTIVATIONS,
-                   r->scratch_bytes);
+                   (int64_t) weft_card_block_bytes(
+                       (size_t) weft_max64(r->scratch_bytes, 1),
+                       WEFT_MEM_ACTIVATIONS));
 }
 
 /* Plays a recording: what each place takes. bound: whatever lengths samples

@@ -212,15 +212,23 @@ static int check_host(const int64_t sum[WEFT_MEM_ALL + 1],
 /* What each GPU's place has in its memory. */
 static int check_gpus(const struct weft_trainer *t, struct weft_err *err)
 {
+    const double gib = 1073741824.0;
+    struct weft_gpu_memory has = weft_rt_gpu_memory(t->rt);
     int32_t most = fullest_gpu(t);
-    double limit = (double) weft_rt_gpu_bytes(t->rt);
-    if (most < 0 || (double) t->plan.memory[most][WEFT_MEM_ALL] <= limit)
+    char whose[160] = "it has";
+    if (most < 0
+        || (size_t) t->plan.memory[most][WEFT_MEM_ALL] <= has.tiles_bytes)
         return 0;
-    return refuse(t, true, t->plan.memory[most], limit,
-                  t->config.runtime.gpu_memory_gib > 0
-                      ? "runtime.gpu_memory_gib is"
-                      : "it has",
-                  err);
+    if (t->config.runtime.gpu_memory_gib > 0)
+        snprintf(whose, sizeof whose, "runtime.gpu_memory_gib is");
+    else if (weft_gpu_memory_is_taken(&has))
+        snprintf(
+            whose, sizeof whose,
+            "other processes hold memory there, so that %.2f of its %.2f "
+            "GiB are free and tiles may have",
+            (double) has.free_bytes / gib, (double) has.total_bytes / gib);
+    return refuse(t, true, t->plan.memory[most], (double) has.tiles_bytes,
+                  whose, err);
 }
 
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
@@ -309,6 +317,6 @@ int weft_memory_fits(const struct weft_trainer *t,
         && (size_t) (sum[WEFT_MEM_ALL] + sum[WEFT_MEM_HOST]) <= machine
         && (gpu < 0
             || (size_t) plan->memory[gpu][WEFT_MEM_ALL]
-                   <= weft_rt_gpu_bytes(t->rt));
+                   <= weft_rt_gpu_memory(t->rt).tiles_bytes);
     return 0;
 }

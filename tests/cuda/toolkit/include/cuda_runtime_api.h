@@ -13,6 +13,7 @@
  * A copy is asynchronous even where host memory is pageable. Further:
  *   WEFT_CARDS             how many cards (1), or none: no driver
  *   WEFT_CARDS_MEMORY      of each, in MiB (1024)
+ *   WEFT_CARDS_HELD        what other processes hold of that, in MiB (0)
  *   WEFT_CARDS_CAPABILITY  their compute capability (9.0)
  *   WEFT_CARDS_PEER        0: cards cannot access one another's memory
  *   WEFT_CARDS_CUBLASLT    the version of cuBLASLt
@@ -329,10 +330,14 @@ struct weft_cards_counts {
     int64_t n_instances;    /* graphs that can be launched */
     int64_t n_nodes;        /* of the last of them; of a loop, its body's */
     int64_t n_graphs;       /* launches of them */
+    int64_t peak_bytes; /* the most that the card has held of this process,
+                           counted in its pages of 2 MiB */
     int64_t is_open; /* the process has used the card, so that CUDA has taken
                         some of its memory for it (a context) */
 };
 struct weft_cards_counts weft_cards_counts(int card);
+/* peak_bytes begins anew. */
+void weft_cards_new_peak(void);
 
 #ifdef __cplusplus
 } /* extern "C" */
