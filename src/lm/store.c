@@ -49,6 +49,8 @@ struct walk {
     const struct weft_g_model *from;    /* moving: to `model` */
     enum weft_store_what what;
     struct weft_seq *seq;
+    struct weft_tile
+        *sent;   /* the last part that left a GPU's memory; or NULL */
     bool takes;  /* this rank takes the values that are gathered */
     int rc;      /* saving: the first error; all tiles are still visited */
     float *flat; /* room for the largest tile */
@@ -263,6 +265,37 @@ static const struct weft_params *use_of(const struct walk *w,
     return master && !apart ? w->model->fwd : w->model->opt;
 }
 
+/* A part of a GPU's memory is sent from the host's, where all parts of the model
+ * would come if its rank did not wait until the one before is gone. */
+static void send_next(struct walk *w, struct weft_tile *next)
+{
+    struct weft_tile *before = w->sent;
+    w->sent = next;
+    if (before && weft_tile_is_here(before)
+        && !weft_rt_is_dry(w->model->rt)) {
+        (void) weft_tile_acquire(before, WEFT_READ_WRITE);
+        weft_tile_unacquire(before);
+    }
+    weft_tile_release(before);
+}
+
+/* A copy of another rank's part at rank 0. */
+static struct weft_tile *bring_part(struct walk *w, struct weft_tile *tile,
+                                    const struct weft_where *where)
+{
+    struct weft_rt *rt = w->model->rt;
+    struct weft_tile *host = NULL;
+    if (weft_tile_on_card(tile))
+        host = weft_g_copy_to(w->seq, where, rt, tile, WEFT_MEM_HOST,
+                              "to be sent", weft_tile_place(tile));
+    struct weft_tile *copy = weft_g_copy_to(
+        w->seq, where, rt, host ? host : tile, WEFT_MEM_OPTIMIZER,
+        "to be saved", weft_rt_host_place(rt, 0));
+    if (host)
+        send_next(w, host);
+    return copy;
+}
+
 /* All ranks submit the copy of one place's tile to the first place; rank 0, or
  * a recorder in its place, waits for it and takes those chunks of the vector
  * that the tile has. published: it is whole, and in the model's dtype. */
@@ -277,9 +310,7 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     struct weft_tile *copy = NULL;
     int32_t place = weft_tile_place(tile);
     if (weft_rt_place_rank(w->model->rt, place) != 0)
-        tile = copy = weft_g_copy_to(w->seq, &where, w->model->rt, tile,
-                                     WEFT_MEM_OPTIMIZER, "to be saved",
-                                     weft_rt_host_place(w->model->rt, 0));
+        tile = copy = bring_part(w, tile, &where);
     if (w->takes && tile) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
         bool rows = published && has_rows(w, place);
@@ -341,6 +372,7 @@ void weft_store_record_save(struct weft_seq *seq,
 {
     struct walk w = {.model = model, .what = WEFT_STORE_EXP_AVG, .seq = seq};
     (void) for_each_tile(&w, save_tile);
+    send_next(&w, NULL);
 }
 
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
@@ -362,6 +394,7 @@ int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
     w.seq = seq;
     if (!rc) {
         (void) for_each_tile(&w, save_tile);
+        send_next(&w, NULL);
         rc = w.rc;
     }
     weft_free(w.flat);
@@ -445,6 +478,7 @@ static void fetch_tile(struct walk *w, enum weft_store_what what,
     from.model = w->from;
     from.what = w->what = what;
     gather_tile(&from, kind, layer, block);
+    w->sent = from.sent;
     weft_world_share_from(0, w->flat, layout.n_flat * sizeof *w->flat);
 }
 
@@ -500,6 +534,7 @@ int weft_store_move(struct weft_seq *seq, const struct weft_g_model *from,
     w.takes = weft_world_rank() == 0;
     if (!rc)
         rc = for_each_tile(&w, move_tile);
+    send_next(&w, NULL);
     weft_free(w.flat);
     return rc;
 }

@@ -80,6 +80,8 @@ struct weft_tile *weft_tile_part(struct weft_tile *tile, int i);
 size_t weft_tile_bytes(const struct weft_tile *tile);
 int weft_tile_place(const struct weft_tile *tile);
 bool weft_tile_is_here(const struct weft_tile *tile); /* in this process */
+/* Whether it has a GPU's memory, or would have, where it is only recorded. */
+bool weft_tile_on_card(const struct weft_tile *tile);
 
 /* Notes which rows a batch will hold, for the costs of tasks that work on it;
  * copies of the tile hold the same. */

@@ -109,8 +109,6 @@ WEFT_INLINE unsigned weft_tile_node(const struct weft_tile *tile)
 /* The body of a codelet that only waits for its tiles. Returns 0. */
 int weft_no_work(const void *args, void *const buf[], int n_buf,
                  struct weft_exec *x);
-/* Whether it has a GPU's memory, or would have, where it is only recorded. */
-bool weft_tile_on_card(const struct weft_tile *tile);
 /* The device that does what is to be done at a place by any; -1: one of those
  * that share it. */
 int weft_place_device(const struct weft_rt *rt, int place);
