@@ -318,8 +318,7 @@ static const char *misuse(struct weft_cli_plan_options *o, bool config)
                "8..64";
     if (o->scale
         && (o->compare || o->search || o->graph || makes || o->plan.check
-            || o->plan.nodes || o->plan.devices || o->plan.gpus || o->svg
-            || o->json))
+            || o->plan.nodes || o->plan.devices || o->plan.gpus || o->json))
         return "--scale prints a table of its own for all placements: leave "
                "out other results, --from and numbers of devices";
     if (o->batch && strcmp(o->batch, "max") != 0)

@@ -102,14 +102,15 @@ int weft_cli_weigh(const struct weft_cli_plan_options *o,
                    const struct weft_plan_needs *needs,
                    struct weft_plan *plan, struct weft_err *err)
 {
-    struct weft_search_value v;
+    struct weft_simulated s;
     struct weft_lengths lengths = {.n = 0};
     char text[300];
     int rc = weft_cli_lengths(o->lengths, config, &lengths, err);
     if (rc)
         return rc;
-    struct weft_simulate_options s = simulations(o, cluster, &lengths, needs);
-    rc = weft_run_weigh(config, needs, &s, plan, &v, err);
+    struct weft_simulate_options how = simulations(o, cluster, &lengths,
+                                                   needs);
+    rc = weft_run_weigh(config, needs, &how, plan, &s, err);
     weft_lengths_release(&lengths);
     if (rc)
         return rc;
@@ -119,10 +120,10 @@ int weft_cli_weigh(const struct weft_cli_plan_options *o,
         "%s: by prices of its calls, as the search has them, an iteration "
         "takes %.4g s, and the fullest device %.4g of %.4g GiB, give or "
         "take 5 %%",
-        v.bytes <= 0.95 * has   ? "it fits"
-        : v.bytes <= 1.05 * has ? "it may not fit"
-                                : "it does not fit",
-        v.period, v.bytes / 0x1p30, has / 0x1p30);
+        s.fullest <= 0.95   ? "it fits"
+        : s.fullest <= 1.05 ? "it may not fit"
+                            : "it does not fit",
+        s.iteration_s, s.device_bytes / 0x1p30, has / 0x1p30);
     weft_cli_tell(o, text);
     return 0;
 }
@@ -419,6 +420,26 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     return rc;
 }
 
+/* Simulations of plans that are made for the run, whose needs these are.
+ * Release lengths and plan also after an error. */
+static int begin_plans(const struct weft_cli_plan_options *o,
+                       const struct weft_cluster *cluster,
+                       struct weft_config *config,
+                       struct weft_run_needs *needs,
+                       struct weft_lengths *lengths, struct weft_plan *own,
+                       struct weft_simulate_options *out,
+                       struct weft_err *err)
+{
+    *lengths = (struct weft_lengths){.n = 0};
+    *own = (struct weft_plan){0};
+    int rc = weft_cli_lengths(o->lengths, config, lengths, err);
+    if (!rc)
+        rc = weft_cli_plan(&o->plan, config, needs, own, err);
+    if (!rc)
+        *out = simulations(o, cluster, lengths, &needs->plan);
+    return rc;
+}
+
 /* Simulates all placements, and what a search finds; needs are those of the
  * run. */
 static int compare_all(const struct weft_cli_plan_options *o,
@@ -427,24 +448,23 @@ static int compare_all(const struct weft_cli_plan_options *o,
                        struct weft_run_needs *needs,
                        struct weft_comparison *out, struct weft_err *err)
 {
-    struct weft_plan plan = {0};
-    struct weft_lengths lengths = {.n = 0};
-    int rc = weft_cli_lengths(o->lengths, config, &lengths, err);
-    if (!rc)
-        rc = weft_cli_plan(&o->plan, config, needs, &plan, err);
+    struct weft_plan plan;
+    struct weft_lengths lengths;
+    struct weft_simulate_options s;
+    int rc = begin_plans(o, cluster, config, needs, &lengths, &plan, &s, err);
     if (!rc) {
-        struct weft_simulate_options s = simulations(o, cluster, &lengths,
-                                                     &needs->plan);
         struct weft_simulate_options search = searches(o, &s, config,
                                                        &needs->plan);
         struct limit limit;
         const struct weft_find find = find_of(o, &search, &limit);
+        const struct weft_compare_how how = {
+            .find = o->no_search ? NULL : &find,
+            .batch_bytes = o->batch ? weft_cluster_device_bytes(cluster) : 0,
+            .progress = tell_progress};
         if (o->search)
             catch_stop();
-        rc = weft_run_compare(
-            config, &needs->plan, &plan, &s, o->no_search ? NULL : &find,
-            o->batch ? weft_cluster_device_bytes(cluster) : 0, tell_progress,
-            out, err);
+        rc = weft_run_compare(config, &needs->plan, &plan, &s, &how, out,
+                              err);
     }
     weft_lengths_release(&lengths);
     weft_plan_release(&plan);
@@ -497,35 +517,52 @@ static int resize(const struct weft_cluster *cluster,
     return 0;
 }
 
+/* The fastest placement on n devices of the cluster's kind. */
+static int scale_one(const struct weft_cli_plan_options *o,
+                     const struct weft_cluster *cluster,
+                     struct weft_config *config, int32_t n,
+                     struct weft_scaled *out, struct weft_err *err)
+{
+    struct weft_cli_plan_options one = *o;
+    struct weft_cluster sized;
+    struct weft_run_needs needs;
+    struct weft_plan plan = {0};
+    struct weft_lengths lengths = {.n = 0};
+    struct weft_simulate_options s;
+    int rc = resize(cluster, config, n, &sized, &one.plan, err);
+    if (!rc)
+        rc = begin_plans(&one, &sized, config, &needs, &lengths, &plan, &s,
+                         err);
+    if (!rc)
+        rc = weft_run_scale(config, &needs.plan, &plan, &s, tell_progress,
+                            out, err);
+    weft_lengths_release(&lengths);
+    weft_plan_release(&plan);
+    return rc;
+}
+
 /* All placements on 1, 2, 4, ... times the first number of devices. */
 int weft_cli_scale(const struct weft_cli_plan_options *o,
                    const struct weft_cluster *cluster,
                    struct weft_config *config, struct weft_err *err)
 {
     struct weft_scale all = {.n_samples = weft_run_samples(config)};
-    struct weft_string text = {0};
+    struct weft_string text = {0}, picture = {0};
     int32_t first = 0, last = 0;
     int rc = 0;
     weft_assert(weft_cli_scale_sizes(o->scale, &first, &last));
-    for (int32_t n = first; n <= last && !rc; n *= 2) {
-        struct weft_cluster sized;
-        struct weft_comparison c;
-        struct weft_run_needs needs;
-        struct weft_cli_plan_options one = *o;
-        one.no_search = true;
-        rc = resize(cluster, config, n, &sized, &one.plan, err);
-        if (!rc)
-            rc = compare_all(&one, &sized, config, &needs, &c, err);
-        if (!rc)
-            all.row[all.n++] = (struct weft_scaled){
-                n, c.best < 0 ? (struct weft_compared){.name = NULL}
-                              : c.row[c.best]};
-    }
+    for (int32_t n = first; n <= last && !rc; n *= 2)
+        rc = scale_one(o, cluster, config, n, &all.row[all.n++], err);
     if (!rc)
         rc = weft_scale_text(&all, &text, err);
+    if (!rc && o->svg)
+        rc = weft_scale_svg(&all, &picture, err);
+    if (!rc && o->svg)
+        rc = weft_file_write(o->svg, picture.data, picture.n, err);
     if (!rc)
         fputs(text.data, stdout);
     weft_string_release(&text);
+    weft_string_release(&picture);
     return rc;
 }
 

@@ -13,7 +13,9 @@
 #include "plan/strategy.h"
 #include "run/predict/divided.h"
 #include "run/predict/limit.h"
+#include "run/predict/price.h"
 #include "run/predict/shortage.h"
+#include "run/predict/weigh.h"
 
 /* ---- Simulating --------------------------------------------------------- */
 
@@ -39,10 +41,12 @@ static int simulate(const struct weft_config *config, struct weft_plan *plan,
     return rc;
 }
 
-/* A plan that cannot be had is no error. */
-static int refuse(struct weft_compared *row, struct weft_err *err)
+/* A plan that cannot be had is no error, nor one whose prices take more memory
+ * than they may. */
+static int refuse(struct weft_compared *row, bool priced,
+                  struct weft_err *err)
 {
-    if (err->code == WEFT_ENOMEM)
+    if (err->code == WEFT_ENOMEM && !priced)
         return err->code;
     snprintf(row->why, sizeof row->why, "%s", err->text);
     *err = (struct weft_err){0};
@@ -54,11 +58,23 @@ struct comparing {
     const struct weft_plan_needs *needs;
     const struct weft_plan *own;
     const struct weft_simulate_options *options;
-    const struct weft_find *find; /* of row `searched` */
-    double batch_bytes;
-    int32_t n, searched;
+    const struct weft_compare_how *how;
+    int32_t n, searched; /* the row of the search */
     struct weft_compared *row; /* in memory that children share */
 };
+
+/* What prices say of a plan. */
+static int weigh(const struct comparing *c, const struct weft_config *config,
+                 struct weft_plan *plan, struct weft_compared *row,
+                 struct weft_err *err)
+{
+    struct weft_plan_needs needs = *c->needs;
+    needs.gradient_groups = config->numerics.gradient_groups;
+    int rc = weft_run_weigh(config, &needs, c->options, plan, &row->simulated,
+                            err);
+    row->fits = !rc && row->simulated.fullest <= 1;
+    return rc;
+}
 
 /* The plan of the strategy with that row's name, for a configuration. */
 static int try_plan(const struct comparing *c,
@@ -102,7 +118,7 @@ static int make_plan(const struct comparing *c, struct weft_config *config,
 static int search(const struct comparing *c, struct weft_compared *row,
                   struct weft_plan *out, struct weft_err *err)
 {
-    const struct weft_find *find = c->find;
+    const struct weft_find *find = c->how->find;
     struct weft_found found;
     int rc = weft_run_find(c->config, c->needs, find, out, &found, err);
     row->cut = rc == WEFT_EINTERRUPTED || found.stopped
@@ -115,24 +131,28 @@ static int search(const struct comparing *c, struct weft_compared *row,
 static int do_row(void *ctx, int32_t number, struct weft_err *err)
 {
     struct comparing *c = ctx;
-    bool last_first = c->find && !c->find->begin;
+    const struct weft_compare_how *how = c->how;
+    bool last_first = how->find && !how->find->begin;
     int32_t i = !last_first ? number : number > 0 ? number - 1 : c->n - 1;
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
     struct weft_config config = *c->config;
+    if (how->rows && !(how->rows >> i & 1))
+        return 0;
     int rc = i == 0           ? 0
            : i == c->searched ? search(c, row, &plan, err)
                               : make_plan(c, &config, row, &plan, err);
     struct weft_plan *p = i > 0 ? &plan : &own;
     if (!rc)
-        rc = simulate(&config, p, c->options, row, err);
-    if (!rc && c->batch_bytes > 0)
-        rc = weft_run_largest_batch(&config, c->batch_bytes,
+        rc = how->priced ? weigh(c, &config, p, row, err)
+                         : simulate(&config, p, c->options, row, err);
+    if (!rc && how->batch_bytes > 0)
+        rc = weft_run_largest_batch(&config, how->batch_bytes,
                                     c->options->gangs, p, &row->batch, err);
     if (i == 0 && own.memory != c->own->memory)
         weft_free(own.memory);
     weft_plan_release(&plan);
-    return rc ? refuse(row, err) : 0;
+    return rc ? refuse(row, how->priced, err) : 0;
 }
 
 /* All rows are simulated by instruction if the own plan must be. If it is
@@ -164,24 +184,28 @@ static int32_t find_best(const struct weft_comparison *c)
     return best;
 }
 
-int32_t weft_simulate_at_once(const struct weft_plan_needs *needs)
+/* As many as there are processors, and memory for so many bytes each. */
+static int32_t at_once(int64_t each)
 {
-    enum { DEVICE_MIB = 4 }; /* bench/record --simulate: 4 GB for 1,024 */
     struct weft_topology topology;
     if (weft_topology_read(&topology, NULL))
         return 1;
-    int64_t each = (int64_t) needs->n_nodes * needs->n_devices * DEVICE_MIB
-                << 20;
     int64_t fit = topology.free_bytes / 2 / weft_max64(each, 1);
     return (int32_t) weft_max64(1, weft_min64(fit, topology.n_usable));
+}
+
+int32_t weft_simulate_at_once(const struct weft_plan_needs *needs)
+{
+    enum { DEVICE_MIB = 4 }; /* bench/record --simulate: 4 GB for 1,024 */
+    return at_once((int64_t) needs->n_nodes * needs->n_devices * DEVICE_MIB
+                   << 20);
 }
 
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
                      const struct weft_simulate_options *options,
-                     const struct weft_find *find, double batch_bytes,
-                     void (*progress)(int32_t done, int32_t of),
+                     const struct weft_compare_how *how,
                      struct weft_comparison *out, struct weft_err *err)
 {
     const size_t n = WEFT_COUNT(out->row);
@@ -190,38 +214,39 @@ int weft_run_compare(const struct weft_config *config,
                           .needs = needs,
                           .own = own,
                           .options = &detail,
-                          .find = find,
-                          .batch_bytes = batch_bytes,
+                          .how = how,
                           .searched = -1,
                           .row = weft_children_alloc(n, sizeof *c.row)};
     const char *name = "this plan";
     *out = (struct weft_comparison){
-        .best = -1, .found = -1, .batches = batch_bytes > 0};
+        .best = -1, .found = -1, .batches = how->batch_bytes > 0};
     if (!c.row)
         return weft_err_nomem(err, "a comparison", n * sizeof *c.row);
     for (; name; name = weft_strategy_name(out->n - 1, NULL))
         c.row[out->n++].name = name;
-    if (find) {
+    if (how->find) {
         c.searched = out->n;
         c.row[out->n++].name = "searched plan";
     }
     c.n = out->n;
     weft_assert(out->n <= (int32_t) n);
-    int rc = choose_detail(&c, &detail, err);
+    int rc = how->priced ? 0 : choose_detail(&c, &detail, err);
     if (!rc)
         rc = weft_children_run(
             &(struct weft_children){.n = out->n,
-                                    .at_once = weft_simulate_at_once(needs),
+                                    .at_once = how->priced
+                                               ? at_once(WEFT_PRICE_BYTES)
+                                               : weft_simulate_at_once(needs),
                                     .one = do_row,
                                     .ctx = &c,
-                                    .progress = progress},
+                                    .progress = how->progress},
             err);
     memcpy(out->row, c.row, sizeof out->row);
     weft_children_free(c.row, n, sizeof *c.row);
     out->best = find_best(out);
     if (out->best < 0 && !rc)
         weft_shortage_text(config, needs, out->none, sizeof out->none);
-    if (find && out->row[c.searched].fits)
+    if (how->find && out->row[c.searched].fits)
         out->found = c.searched;
     return rc;
 }

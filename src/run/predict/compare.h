@@ -31,23 +31,31 @@ struct weft_comparison {
     char none[300]; /* where none fits, what would do */
 };
 
+/* How rows are made. */
+struct weft_compare_how {
+    /* of the last one a search, within these processes, so that nobody is told
+     * of its progress; it is the first to begin, or with find->begin, which then
+     * says what time the others have left, the last; NULL: none */
+    const struct weft_find *find;
+    double batch_bytes; /* of a device, for the largest batch of each; 0: these
+                           are not wanted */
+    bool priced; /* by prices of calls (run/predict/weigh.h), not simulated */
+    uint32_t rows; /* a set; 0: all */
+    /* called with the number of those that are done; NULL: nobody is */
+    void (*progress)(int32_t done, int32_t of);
+};
+
 /* How many simulations of a job of this size may run at once, each in a process
  * of its own (base/children.h): as many as there are processors and memory. */
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
 
-/* Simulates them on all cores. find: a search for the last one, within these
- * processes, so that nobody is told of its progress; it is the first to begin,
- * or with find->begin, which then says what time the others have left, the
- * last; NULL: none. batch_bytes:
- * of a device, for the largest batch of each; 0: these are not wanted. progress
- * (NULL: none) is called with the number of those that are done. Errors:
- * WEFT_ENOMEM; others make a row's `why`. */
+/* Simulates them on all cores. Errors: WEFT_ENOMEM; others make a row's
+ * `why`. */
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
                      const struct weft_simulate_options *options,
-                     const struct weft_find *find, double batch_bytes,
-                     void (*progress)(int32_t done, int32_t of),
+                     const struct weft_compare_how *how,
                      struct weft_comparison *out, struct weft_err *err);
 
 /* A line per placement: seconds of an iteration and how many times the searched

@@ -112,6 +112,15 @@ static void join_blocks(const struct weft_pricer *p,
         (void) weft_shape_partition(s, at->tp, NULL);
 }
 
+/* The next power of two, which numbers of gradient groups are. */
+static int32_t power_of_two(int32_t n)
+{
+    int32_t power = 1;
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
 /* The run of the corner, with all that it borrows from the whole one. */
 static void make_smaller(const struct weft_pricer *p, int32_t call,
                          const struct weft_call_plan *whole,
@@ -140,8 +149,8 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     c->rollout.prompts = weft_price_part(c->rollout.prompts, at.dp,
                                          whole->dp);
     c->train.batch = weft_price_part(c->train.batch, at.dp, whole->dp);
-    c->numerics.gradient_groups = weft_price_part(c->numerics.gradient_groups,
-                                                  at.dp, whole->dp);
+    c->numerics.gradient_groups = power_of_two(weft_price_part(
+        c->numerics.gradient_groups, at.dp, whole->dp));
     t->settings.mini_batches = z->steps;
     if (c->train.mini_batches_ahead == 0)
         c->train.mini_batches_ahead = z->steps; /* for their lots */

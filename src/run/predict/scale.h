@@ -13,9 +13,21 @@ struct weft_scale {
     int32_t n, n_samples; /* samples of an iteration */
     struct weft_scaled {
         int32_t n_devices;
-        struct weft_compared best; /* name NULL: none fits */
+        bool priced;               /* by prices of calls, not simulated */
+        struct weft_compared best; /* name NULL: none fits ... */
+        bool unknown; /* ... or training is fused, which has no price */
     } row[WEFT_SCALE_SIZES];
 };
+
+/* Finds the fastest placement for a job of this size. On few devices those are
+ * simulated that may be it by prices of their calls; on more prices alone say
+ * which it is. progress: as of struct weft_compare_how. Errors: WEFT_ENOMEM. */
+int weft_run_scale(const struct weft_config *config,
+                   const struct weft_plan_needs *needs,
+                   const struct weft_plan *own,
+                   const struct weft_simulate_options *options,
+                   void (*progress)(int32_t done, int32_t of),
+                   struct weft_scaled *out, struct weft_err *err);
 
 /* The row from which on throughput for each device falls; -1: none fits. */
 int32_t weft_scale_transition(const struct weft_scale *scale);
@@ -23,5 +35,8 @@ int32_t weft_scale_transition(const struct weft_scale *scale);
  * WEFT_ENOMEM. */
 int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
                     struct weft_err *err);
+/* Throughput over devices, and the transition point. */
+int weft_scale_svg(const struct weft_scale *scale, struct weft_string *out,
+                   struct weft_err *err);
 
 #endif

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/predict/weigh.h"
 
+#include <string.h>
+
 #include "run/predict/options_inside.h"
 
-/* The one option of each placed call. */
+/* The one option of each placed call. static_out: bytes of gradients and
+ * optimizer state, of all devices. */
 static int set_options(struct weft_finding *f, const struct weft_plan *plan,
-                       struct weft_err *err)
+                       double *static_out, struct weft_err *err)
 {
     int rc = 0;
+    *static_out = 0;
     for (int32_t c = 1; c < plan->flow.n_calls && !rc; c++) {
         struct weft_priced priced[WEFT_MAX_CALLS];
         struct weft_call_plan at = plan->call[c];
@@ -20,6 +24,8 @@ static int set_options(struct weft_finding *f, const struct weft_plan *plan,
         const struct weft_option o = weft_finding_option(f, c, &plan->call[c],
                                                          &priced[c]);
         rc = weft_finding_add(f, c, &o, err);
+        if (weft_flow_trains(&plan->flow, c))
+            *static_out += priced[c].state * weft_mesh_size(&at.mesh);
     }
     return rc;
 }
@@ -50,9 +56,11 @@ static int play(struct weft_finding *f, struct weft_plan_times *times,
 int weft_run_weigh(const struct weft_config *config,
                    const struct weft_plan_needs *needs,
                    const struct weft_simulate_options *simulate,
-                   struct weft_plan *plan, struct weft_search_value *out,
+                   struct weft_plan *plan, struct weft_simulated *out,
                    struct weft_err *err)
 {
+    struct weft_search_value v;
+    double has = (double) needs->device_bytes, state;
     const struct weft_find find = {.simulate = simulate};
     struct weft_finding f;
     if (plan->intra_stage_fusion)
@@ -61,9 +69,17 @@ int weft_run_weigh(const struct weft_config *config,
                             "a simulation of the plan");
     int rc = weft_finding_begin(config, needs, &find, &f, err);
     if (!rc)
-        rc = set_options(&f, plan, err);
+        rc = set_options(&f, plan, &state, err);
     if (!rc)
-        rc = play(&f, &plan->predicted_s, out, err);
+        rc = play(&f, &plan->predicted_s, &v, err);
     weft_finding_close(&f);
-    return rc;
+    if (rc)
+        return rc;
+    *out = (struct weft_simulated){
+        .iteration_s = v.period,
+        .device_bytes = v.bytes,
+        .fullest = v.bytes / has,
+        .static_share = state / has / (plan->n_nodes * plan->n_devices)};
+    memcpy(out->call_s, plan->predicted_s.call_s, sizeof out->call_s);
+    return 0;
 }
