@@ -367,12 +367,13 @@ bool weft_costs_is_measured(const struct weft_costs *c,
                 || (f && weft_costs_file_task(f, r, task) >= 0)));
 }
 
-void weft_costs_parts(const struct weft_costs *c,
+/* Measured seconds are of one part, which is known if label is set. */
+static void add_parts(const struct weft_costs *c,
                       const struct weft_recording *r, int64_t task,
-                      int32_t device, double out[WEFT_N_COST_PARTS])
+                      int32_t device, bool label,
+                      double part[WEFT_N_COST_PARTS])
 {
     const struct weft_rec_task *t = &r->task[task];
-    memset(out, 0, WEFT_N_COST_PARTS * sizeof *out);
     if (device < 0 || t->kind != WEFT_REC_TASK)
         return;
     int32_t node = node_of_device(c, device);
@@ -385,25 +386,35 @@ void weft_costs_parts(const struct weft_costs *c,
     double n = instruction                ? tasks_of(c, r, task, gang)
              : measured >= 0 || moved > 0 ? 1
                                           : t->work.n_steps;
-    if (moved == 0)
-        add_roofline(c, r, &t->work, node, out);
     if (measured >= 0) {
-        bool memory = out[WEFT_COST_MEMORY] > out[WEFT_COST_COMPUTE];
-        memset(out, 0, WEFT_N_COST_PARTS * sizeof *out);
-        out[memory ? WEFT_COST_MEMORY : WEFT_COST_COMPUTE] = measured;
+        double would[WEFT_N_COST_PARTS] = {0};
+        if (label)
+            add_roofline(c, r, &t->work, node, would);
+        bool memory = would[WEFT_COST_MEMORY] > would[WEFT_COST_COMPUTE];
+        part[memory ? WEFT_COST_MEMORY : WEFT_COST_COMPUTE] = measured;
+    } else if (moved > 0) {
+        part[WEFT_COST_MESSAGES] = moved;
     } else {
-        out[WEFT_COST_MESSAGES] = moved > 0 ? moved
-                                            : exchange_s(c, r, task, gang);
+        add_roofline(c, r, &t->work, node, part);
+        part[WEFT_COST_MESSAGES] = exchange_s(c, r, task, gang);
     }
-    out[WEFT_COST_STARTS] += begin_s(c, t, n, node);
+    part[WEFT_COST_STARTS] += begin_s(c, t, n, node);
+}
+
+void weft_costs_parts(const struct weft_costs *c,
+                      const struct weft_recording *r, int64_t task,
+                      int32_t device, double out[WEFT_N_COST_PARTS])
+{
+    memset(out, 0, WEFT_N_COST_PARTS * sizeof *out);
+    add_parts(c, r, task, device, true, out);
 }
 
 double weft_costs_task(const struct weft_costs *c,
                        const struct weft_recording *r, int64_t task,
                        int32_t device)
 {
-    double part[WEFT_N_COST_PARTS], s = 0;
-    weft_costs_parts(c, r, task, device, part);
+    double part[WEFT_N_COST_PARTS] = {0}, s = 0;
+    add_parts(c, r, task, device, false, part);
     for (int k = 0; k < WEFT_N_COST_PARTS; k++)
         s += part[k];
     return s;
