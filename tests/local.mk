@@ -77,7 +77,8 @@ endif
 
 TESTS += $(sh_tests) $(check_PROGRAMS)
 EXTRA_DIST += $(sh_tests) %D%/begin_ranks.sh %D%/layers_cluster.sh \
-	%D%/on_ranks.sh %D%/calls.h %D%/folder.h %D%/harness.h %D%/train_step.h %D%/data %D%/fuzz
+	%D%/on_ranks.sh %D%/watched.sh %D%/calls.h %D%/folder.h %D%/harness.h \
+	%D%/train_step.h %D%/data %D%/fuzz
 
 # The fuzz targets, for long runs: build/fuzz/fuzz_x tests/fuzz/corpus/x
 fuzz:

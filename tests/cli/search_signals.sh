@@ -11,7 +11,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 failed=0
-mkfifo err
+. "$WEFT_SRCDIR/tests/watched.sh"
 long="rollout.prompts=512 ppo.mini_batches=8 ppo.epochs=2
     numerics.gradient_groups=16"
 printf '%s\n' 'name: some' "kinds: [{name: node, nodes: 1, devices: 8," \
@@ -19,47 +19,11 @@ printf '%s\n' 'name: some' "kinds: [{name: node, nodes: 1, devices: 8," \
     'inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 20}}]' \
     >cluster.yaml
 
-complain()
-{
-    echo "FAIL $*"
-    cat log
-    failed=1
-}
-
-# until_said 'part of a line': reads what the command says until then
-until_said()
-{
-    while read -r line <&3; do
-        echo "$line" >>log
-        case $line in *"$1"*) return 0 ;; esac
-    done
-    complain "it ends and does not say '$1'"
-    return 1
-}
-
-# start command...: $pid; it lets this script go first
-start()
-{
-    : >log
-    nice -n 19 "$@" >out 2>err &
-    pid=$!
-    exec 3<err
-}
-
-# ended: its status is $status
-ended()
-{
-    cat <&3 >>log
-    wait $pid
-    status=$?
-    exec 3<&-
-}
-
-# search WORDS...: one that would take hours
+# search WORDS...: one that would take hours; it lets this script go first
 search()
 {
     rm -f plan.json
-    start "$weft" plan "$quick/ppo.yaml" --search --evaluations 2000000000 \
+    start nice -n 19 "$weft" plan "$quick/ppo.yaml" --search --evaluations 2000000000 \
         -o plan.json cluster=cluster.yaml runtime.place=device "$@"
 }
 
@@ -89,8 +53,7 @@ for signal in INT TERM; do
     search numerics.gradient_groups=16
     until_said "layouts priced; the search begins" || exit 1
     kill -$signal $pid
-    ended
-    [ $status = 0 ] || complain "search, $signal: status $status"
+    ended 0
     best_so_far numerics.gradient_groups=16
 done
 
@@ -98,12 +61,11 @@ done
 end()
 {
     # shellcheck disable=SC2086
-    start "$weft" train "$quick/ppo.yaml" run_dir=run plan=auto $long \
+    start nice -n 19 "$weft" train "$quick/ppo.yaml" run_dir=run plan=auto $long \
         cluster=cluster.yaml runtime.place=device runtime.devices=8
     until_said "looks for a plan" || exit 1
     kill -"$1" $pid
-    ended
-    [ $status = "$2" ] || complain "run, $1: status $status"
+    ended "$2"
     grep -q "weft train: stopped while it searched for a plan, before" log ||
         complain "run, $1: it does not say why it ends"
     [ ! -e run ] || complain "run, $1: it leaves something"

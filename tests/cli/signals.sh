@@ -10,15 +10,9 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 failed=0
-mkfifo err go
+. "$WEFT_SRCDIR/tests/watched.sh"
+mkfifo go
 exec 4<>go # nobody who writes to it waits for a reader
-
-complain()
-{
-    echo "FAIL $*"
-    cat log
-    failed=1
-}
 
 cat >reward.sh <<'SH'
 n=0
@@ -40,61 +34,37 @@ runtime: {devices: 1}
 checkpoint: {every: 3}
 YAML
 
-# until 'part of a line': reads what the run says until then
-until_said()
+# begin: a run that waits in its first iteration
+begin()
 {
-    while read -r line <&3; do
-        echo "$line" >>log
-        case $line in *"$1"*) return 0 ;; esac
-    done
-    complain "the run ends and does not say '$1'"
-    return 1
-}
-
-# start: a run that waits in its first iteration; $pid
-start()
-{
-    rm -rf run log
-    : >log
-    "$weft" train -q run.yaml >out 2>err &
-    pid=$!
-    exec 3<err
+    rm -rf run
+    start "$weft" train -q run.yaml
     until_said here
 }
 
-# ended STATUS
-ended()
-{
-    cat <&3 >>log
-    wait $pid
-    got=$?
-    [ $got = "$1" ] || complain "status $got, not $1"
-    exec 3<&-
-}
-
 for signal in INT TERM; do
-    status=130
-    [ $signal = INT ] || status=143
-    start || exit 1
+    wanted=130
+    [ $signal = INT ] || wanted=143
+    begin || exit 1
     kill -$signal $pid
     until_said "stops after this iteration" || exit 1
     echo go >go
-    ended $status
+    ended $wanted
     grep -q "stopped after iteration 1;" log || complain "$signal: where?"
     [ -s run/checkpoints/iteration-000001/manifest.json ] ||
         complain "$signal leaves no checkpoint"
     [ "$(wc -l <run/metrics.jsonl)" = 1 ] || complain "$signal: iterations"
 
-    start || exit 1
+    begin || exit 1
     kill -TERM $pid
     until_said "stops after this iteration" || exit 1
     kill -$signal $pid
-    ended $status # though the reward program never answers
+    ended $wanted # though the reward program never answers
     [ ! -e run/checkpoints/iteration-000001 ] || complain "$signal: not at once"
 done
 
 # The same command goes on from there.
-start || exit 1
+begin || exit 1
 kill -INT $pid
 until_said "stops after this iteration" || exit 1
 echo go >go

@@ -6,8 +6,7 @@
  * same lengths.
  */
 #include "count_blocks.h"
-#include "job/run_config.h"
-#include "run/predict/recorded.h"
+#include "described_run.h"
 #include "second_costs.h"
 
 enum { FEW = 16, MANY = 128, EACH = 4, LONGEST = 60 };
@@ -58,10 +57,7 @@ static double count(int n_devices, const char *layout, bool costs,
                             text[0],
                             text[1],
                             text[2]};
-    struct weft_config config;
-    struct weft_plan plan = {0};
-    struct weft_trainer *t;
-    struct weft_recording r;
+    struct described_run d;
     struct weft_cluster cluster;
     struct weft_rollout_order order;
     int32_t n_total[EACH * MANY];
@@ -71,13 +67,10 @@ static double count(int n_devices, const char *layout, bool costs,
              n_devices);
     while (*more)
         word[n++] = *more++;
-    weft_recording_init(&r);
-    REQUIRE_OK(weft_run_config_read(fixture.config, n, word, &config, &err),
-               err);
-    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    describe_run(&fixture, &job, n, word, &d);
     for (int i = 0; i < n_samples; i++)
         n_total[i] = length_of(i);
-    list_order(t, n_samples, &order);
+    list_order(d.t, n_samples, &order);
     const struct weft_recorded how = {
         .rank = -1,
         .iterations = 1,
@@ -87,17 +80,14 @@ static double count(int n_devices, const char *layout, bool costs,
         .responses = true,
         .costs = costs ? second_costs(&job, &cluster) : NULL};
     long long n_before = count_blocks;
-    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+    REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
     long long n_blocks = count_blocks - n_before;
-    for (int64_t i = 0; i < r.n_tasks; i++)
-        n_chunks += strcmp(weft_recording_op(&r, i), "gen_chunk") == 0;
+    for (int64_t i = 0; i < d.r.n_tasks; i++)
+        n_chunks += strcmp(weft_recording_op(&d.r, i), "gen_chunk") == 0;
     printf("%d devices: %lld blocks, %d chunks\n", n_devices, n_blocks,
            n_chunks);
     weft_rollout_order_release(&order);
-    weft_recording_release(&r);
-    weft_trainer_forget(t);
-    weft_plan_release(&plan);
-    weft_config_release(&config);
+    forget_run(&d);
     return (double) n_blocks / n_chunks;
 }
 

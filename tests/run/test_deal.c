@@ -4,8 +4,7 @@
  * beside list scheduling by hand. A layer takes a second, whatever it does, so
  * a decode step takes two, and a micro-batch, which has one sample, as much.
  */
-#include "job/run_config.h"
-#include "run/predict/recorded.h"
+#include "described_run.h"
 #include "second_costs.h"
 
 enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60 };
@@ -94,23 +93,16 @@ static void deal(const char *layout, int longest, enum says says,
                           says == SAID ? "rollout.remaining=0.3"
                                        : "rollout.remaining=0",
                           "train.micro_batch_tokens=1"};
-    struct weft_config config;
-    struct weft_plan plan = {0};
-    struct weft_trainer *t;
-    struct weft_recording r;
+    struct described_run d;
     struct weft_cluster cluster;
     int32_t n_total[SAMPLES];
     char path[600];
     snprintf(path, sizeof path, "%s/decisions.jsonl", fixture.dir);
-    weft_recording_init(&r);
-    REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
-                                    word, &config, &err),
-               err);
-    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    describe_run(&fixture, &job, (int) WEFT_COUNT(word), word, &d);
     for (int i = 0; i < SAMPLES; i++)
         n_total[i] = i == 0 ? longest : 1;
     if (says == A_RUN)
-        write_decisions(t, path);
+        write_decisions(d.t, path);
     const struct weft_recorded how = {
         .rank = -1,
         .iterations = 1,
@@ -118,12 +110,9 @@ static void deal(const char *layout, int longest, enum says says,
         .responses = true,
         .decisions = says == A_RUN ? path : NULL,
         .costs = says == COSTS ? second_costs(&job, &cluster) : NULL};
-    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
-    count(t, &r, out);
-    weft_recording_release(&r);
-    weft_trainer_forget(t);
-    weft_plan_release(&plan);
-    weft_config_release(&config);
+    REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
+    count(d.t, &d.r, out);
+    forget_run(&d);
 }
 
 /* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are

@@ -7,11 +7,7 @@
  */
 #include <config.h>
 
-#include "run_fixture.h"
-
-#include "job/run_config.h"
-#include "plan/recording.h"
-#include "run/predict/recorded.h"
+#include "described_run.h"
 
 /* Sizes that are no multiples of a panel's 32 rows: hidden 80, and of the two
  * tensor blocks the second has 80 of 208 columns and 172 of 300 tokens. */
@@ -129,13 +125,6 @@ static void add_transposed(struct sizes *s, const struct form *f, int block,
 
 /* ---- Recordings --------------------------------------------------------- */
 
-struct described {
-    struct weft_config config;
-    struct weft_plan plan;
-    struct weft_trainer *t;
-    struct weft_recording r;
-};
-
 /* Generation has the devices from `generates` on, everything else two others,
  * all with tp 2. */
 static const char *plan_word(int generates, int n_gpus)
@@ -163,7 +152,7 @@ static const char *plan_word(int generates, int n_gpus)
 }
 
 static void record(int generates, int n_gpus, const char *dtype,
-                   struct described *out)
+                   struct described_run *out)
 {
     struct weft_err err;
     struct weft_g_job job = {1, DEVICES, true, n_gpus, false};
@@ -174,23 +163,8 @@ static void record(int generates, int n_gpus, const char *dtype,
                           "numerics.tensor_blocks=2",
                           n_gpus > 0 ? "runtime.devices=gpu"
                                      : "runtime.devices=4"};
-    out->plan = (struct weft_plan){0};
-    weft_recording_init(&out->r);
-    REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
-                                    word, &out->config, &err),
-               err);
-    REQUIRE_OK(
-        weft_trainer_describe(&out->config, &job, &out->plan, &out->t, &err),
-        err);
+    describe_run(&fixture, &job, (int) WEFT_COUNT(word), word, out);
     REQUIRE_OK(weft_run_record_bound(out->t, false, &out->r, &err), err);
-}
-
-static void forget(struct described *d)
-{
-    weft_recording_release(&d->r);
-    weft_trainer_forget(d->t);
-    weft_plan_release(&d->plan);
-    weft_config_release(&d->config);
 }
 
 /* ---- One beside the other ----------------------------------------------- */
@@ -224,7 +198,7 @@ static void check_place(const struct weft_recording *r, int place,
  * home, and are put into the other one. */
 static void check_tiles(int generates, int n_gpus, bool is_bf16)
 {
-    struct described d;
+    struct described_run d;
     record(generates, n_gpus,
            is_bf16 ? "numerics.dtype=bf16" : "numerics.dtype=f32", &d);
     for (int p = 0; p < DEVICES; p++) {
@@ -251,7 +225,7 @@ static void check_tiles(int generates, int n_gpus, bool is_bf16)
 #else
     CHECK_INT(d.r.scratch_bytes, 0); /* weft plan says that it is not known */
 #endif
-    forget(&d);
+    forget_run(&d);
 }
 
 static void test_published_bytes(void)

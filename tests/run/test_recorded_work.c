@@ -4,9 +4,7 @@
 #include <math.h>
 
 #include "job/plan_needs.h"
-#include "job/run_config.h"
-#include "run/predict/recorded.h"
-#include "run_fixture.h"
+#include "described_run.h"
 
 enum { SAMPLES = 12 };
 
@@ -14,10 +12,7 @@ static struct fixture fixture;
 
 /* A job that was described and recorded, not run. */
 struct described {
-    struct weft_config config;
-    struct weft_plan plan;
-    struct weft_trainer *t;
-    struct weft_recording r;
+    struct described_run run;
     int32_t n_total[2 * SAMPLES];
 };
 
@@ -27,32 +22,17 @@ static void describe(const struct weft_g_job *job, int n_words,
                      int32_t (*response)(int i), struct described *out)
 {
     struct weft_err err;
-    out->plan = (struct weft_plan){0};
-    weft_recording_init(&out->r);
-    REQUIRE_OK(weft_run_config_read(fixture.config, n_words, word,
-                                    &out->config, &err),
-               err);
-    REQUIRE_OK(
-        weft_trainer_describe(&out->config, job, &out->plan, &out->t, &err),
-        err);
+    describe_run(&fixture, job, n_words, word, &out->run);
     for (int i = 0; i < 2 * SAMPLES; i++)
-        out->n_total[i] = weft_prompts_draw(out->t, i / 2)->n_prompt
+        out->n_total[i] = weft_prompts_draw(out->run.t, i / 2)->n_prompt
                         + response(i);
     const struct weft_recorded how = {
         .rank = -1,
         .gangs = gangs,
         .iterations = 1,
         .n_total = out->n_total,
-        .decisions = out->config.rollout.decisions};
-    REQUIRE_OK(weft_run_record(out->t, &how, &out->r, &err), err);
-}
-
-static void forget(struct described *d)
-{
-    weft_recording_release(&d->r);
-    weft_trainer_forget(d->t);
-    weft_plan_release(&d->plan);
-    weft_config_release(&d->config);
+        .decisions = out->run.config.rollout.decisions};
+    REQUIRE_OK(weft_run_record(out->run.t, &how, &out->run.r, &err), err);
 }
 
 /* ---- Operations and bytes ------------------------------------------------ */
@@ -146,9 +126,9 @@ static void check_work(const char *layout, int n_devices, bool gangs)
                           "rollout.prefix_sharing=false", layout};
     struct described d;
     describe(&job, (int) WEFT_COUNT(word), word, gangs, different, &d);
-    const struct weft_trainer *t = d.t;
+    const struct weft_trainer *t = d.run.t;
     struct expected e = expect_work(t, SAMPLES, d.n_total);
-    struct done sum = sum_work(&d.r);
+    struct done sum = sum_work(&d.run.r);
     double attention = e.key * e.keys, products = e.product * e.rows;
     for (int32_t call = 1; call < t->flow.n_calls; call++) {
         const struct weft_flow_call *c = &t->flow.call[call];
@@ -172,7 +152,7 @@ static void check_work(const char *layout, int n_devices, bool gangs)
     if (n_devices == 1)
         check_near("bytes of generation", layout, sum.read,
                    sum.steps * e.weights + e.kv * e.cache);
-    forget(&d);
+    forget_run(&d.run);
 }
 
 static void test_work(void)
@@ -212,7 +192,7 @@ static void check_moved(const struct weft_g_job *job)
     struct described d;
     int64_t entered = -1, retired = -1, n_entered = 0, n_inferred = 0;
     describe(job, (int) WEFT_COUNT(word), word, false, few_are_long, &d);
-    const struct weft_recording *r = &d.r;
+    const struct weft_recording *r = &d.run.r;
     for (int64_t i = 0; i < r->n_tasks; i++) {
         const char *op = weft_recording_op(r, i);
         if (strcmp(op, "gen_enter") == 0) {
@@ -225,13 +205,13 @@ static void check_moved(const struct weft_g_job *job)
     }
     CHECK_INT(n_entered, 1);
     for (int64_t i = entered + 1; i < retired && entered >= 0; i++)
-        if (d.t->flow.call[r->task[i].call].kind == WEFT_INFER
+        if (d.run.t->flow.call[r->task[i].call].kind == WEFT_INFER
             && r->task[i].work.flop > 0) {
             CHECK_INT(r->task[i].place, 1);
             n_inferred++;
         }
     CHECK(n_inferred > 0);
-    forget(&d);
+    forget_run(&d.run);
 }
 
 static int32_t a_third_is_long(int i)
@@ -263,13 +243,13 @@ static void test_moved_apart(void)
                           "rollout.chunk_tokens=1",
                           "rollout.inter_stage_fusion=true"};
     describe(&job, (int) WEFT_COUNT(word), word, false, a_third_is_long, &d);
-    for (int64_t i = 0; i < d.r.n_tasks; i++) {
-        const char *op = weft_recording_op(&d.r, i);
+    for (int64_t i = 0; i < d.run.r.n_tasks; i++) {
+        const char *op = weft_recording_op(&d.run.r, i);
         if (strcmp(op, "gen_unpack") == 0)
-            n_unpacked[d.r.task[i].place]++;
+            n_unpacked[d.run.r.task[i].place]++;
     }
     CHECK(n_unpacked[0] > 0 && n_unpacked[1] > 0);
-    forget(&d);
+    forget_run(&d.run);
 }
 
 /* Devices with places of their own, of one process or each of its own. */

@@ -51,18 +51,17 @@ static void test_simulated(void)
                err);
     for (size_t i = 0; i < sizeof placement / sizeof *placement; i++) {
         struct weft_plan plan;
-        struct weft_search_value v;
-        struct weft_simulated s;
+        struct weft_simulated v, s;
         place(&f.needs.plan, placement[i], &plan);
         REQUIRE_OK(weft_run_weigh(&f.config, &f.needs.plan, &f.simulate,
                                   &plan, &v, &err),
                    err);
-        CHECK(plan.predicted_s.iteration_s == v.period);
+        CHECK(plan.predicted_s.iteration_s == v.iteration_s);
         REQUIRE_OK(weft_pricer_simulate(pricer, &plan, NULL, NULL, &s, &err),
                    err);
-        CHECK(fabs(v.period / s.iteration_s - 1) < 0.05);
-        CHECK(v.bytes >= 0.95 * s.device_bytes);
-        CHECK(v.bytes <= 1.2 * s.device_bytes);
+        CHECK(fabs(v.iteration_s / s.iteration_s - 1) < 0.05);
+        CHECK(v.device_bytes >= 0.95 * s.device_bytes);
+        CHECK(v.device_bytes <= 1.2 * s.device_bytes);
         weft_plan_release(&plan);
     }
     weft_pricer_free(pricer);
@@ -74,7 +73,7 @@ static void test_fused(void)
     static const char *const word[] = {NULL};
     struct finding f;
     struct weft_plan plan;
-    struct weft_search_value v;
+    struct weft_simulated v;
     open_finding(&f, deep, 4, word);
     place(&f.needs.plan, placement[0], &plan);
     plan.intra_stage_fusion = true;

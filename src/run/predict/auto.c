@@ -159,9 +159,10 @@ int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
 {
     *out = (struct weft_plan){0};
     tell(t->opening, true);
-    int rc = weft_world_rank() == 0 ? keep_or_find(t, needs, out, err) : 0;
-    rc = weft_world_agree(rc, err);
-    tell(t->opening, false); /* others have waited for the search */
+    int rc = weft_world_agree(0, err); /* all ranks are told before it begins */
+    if (!rc && weft_world_rank() == 0)
+        rc = keep_or_find(t, needs, out, err);
+    rc = weft_world_agree(rc, err); /* others have waited for the search */
     if (is_stopped(t->opening))
         rc = weft_err_set(err, WEFT_EINTERRUPTED,
                           "stopped while it searched for a plan, before an "
@@ -170,6 +171,8 @@ int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
                           "the best that is found in S seconds, for "
                           "'plan: plan.json'");
     rc = weft_world_agree(rc, err);
+    if (rc != WEFT_EINTERRUPTED) /* a rank may get its signal later */
+        tell(t->opening, false);
     if (!rc && weft_world_size() > 1)
         rc = weft_auto_share(t, out, err);
     if (rc)
