@@ -62,9 +62,55 @@ static void test_simulated(void)
         CHECK(fabs(v.iteration_s / s.iteration_s - 1) < 0.05);
         CHECK(v.device_bytes >= 0.95 * s.device_bytes);
         CHECK(v.device_bytes <= 1.2 * s.device_bytes);
+        CHECK(v.static_share >= 0.99 * s.static_share);
+        CHECK(v.static_share <= 1.01 * s.static_share);
         weft_plan_release(&plan);
     }
     weft_pricer_free(pricer);
+    close_finding(&f);
+}
+
+/* Gradient groups of a part of 20 replicas are a power of two, as those of all
+ * are. */
+static void test_ten_nodes(void)
+{
+    enum { NODES = 10, DEVICES = 2 };
+    static const char *const word[] = {"numerics.gradient_groups=32",
+                                       "numerics.tensor_blocks=1",
+                                       "rollout.prompts=40",
+                                       "ppo.mini_batches=1",
+                                       "ppo.epochs=1",
+                                       "runtime.place=device",
+                                       NULL};
+    const struct weft_call_plan everywhere = {
+        .mesh = {0, NODES, 0, DEVICES}, .dp = 20, .tp = 1, .pp = 1};
+    struct weft_call_plan trains = everywhere;
+    const struct weft_call_plan *const at[3] = {&everywhere, &everywhere,
+                                                &trains};
+    struct finding f;
+    struct weft_pricer *pricer;
+    struct weft_plan plan;
+    struct weft_simulated v, s;
+    trains.zero = 3;
+    open_finding(&f, deep, DEVICES, word);
+    f.cluster.n_nodes = f.cluster.kind[0].n_nodes = NODES;
+    REQUIRE_OK(
+        weft_run_needs_read(&f.config, NODES, DEVICES, 0, &f.needs, &err),
+        err);
+    f.needs.plan.device_bytes = (int64_t) weft_cluster_device_bytes(
+        &f.cluster);
+    place(&f.needs.plan, at, &plan);
+    REQUIRE_OK(weft_run_weigh(&f.config, &f.needs.plan, &f.simulate, &plan,
+                              &v, &err),
+               err);
+    REQUIRE_OK(weft_pricer_create(&f.config, &f.needs.plan, &f.simulate,
+                                  false, &pricer, &err),
+               err);
+    REQUIRE_OK(weft_pricer_simulate(pricer, &plan, NULL, NULL, &s, &err),
+               err);
+    CHECK(fabs(v.iteration_s / s.iteration_s - 1) < 0.05);
+    weft_pricer_free(pricer);
+    weft_plan_release(&plan);
     close_finding(&f);
 }
 
@@ -91,4 +137,4 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/weigh", {"make", make_runs}, {"simulated", test_simulated},
-           {"fused", test_fused}, {"remove", test_remove})
+           {"ten_nodes", test_ten_nodes}, {"fused", test_fused}, {"remove", test_remove})

@@ -5,6 +5,15 @@
 
 #include "run/predict/options_inside.h"
 
+/* Devices among which what lies on a mesh is divided: those of its places. */
+static int32_t n_sharing(const struct weft_finding *f,
+                         const struct weft_mesh *mesh)
+{
+    bool apart = f->config->runtime.place == WEFT_PLACE_DEVICE
+              || f->needs->n_gpus > 0;
+    return apart ? weft_mesh_size(mesh) : mesh->n_nodes * f->n_devices;
+}
+
 /* The one option of each placed call. static_out: bytes of gradients and
  * optimizer state, of all devices. */
 static int set_options(struct weft_finding *f, const struct weft_plan *plan,
@@ -25,7 +34,7 @@ static int set_options(struct weft_finding *f, const struct weft_plan *plan,
                                                          &priced[c]);
         rc = weft_finding_add(f, c, &o, err);
         if (weft_flow_trains(&plan->flow, c))
-            *static_out += priced[c].state * weft_mesh_size(&at.mesh);
+            *static_out += priced[c].state * n_sharing(f, &at.mesh);
     }
     return rc;
 }
