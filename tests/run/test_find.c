@@ -310,6 +310,78 @@ static void test_memory(void)
     close_finding(&f);
 }
 
+/* Bytes that the simulation of a finalist needs, to within a hundredth. */
+static int64_t recorded_bytes(struct finding *f, struct problems *p,
+                              const struct weft_found *found, int32_t i)
+{
+    int64_t few = 0, enough = 1 << 30;
+    while (enough - few > enough / 100) {
+        struct weft_plan plan;
+        struct weft_simulated s;
+        struct weft_err ignored;
+        f->simulate.finalist_bytes = few + (enough - few) / 2;
+        weft_plan_begin(&f->needs.plan, &plan);
+        weft_finding_choose(&p->all, &p->p[found->fused[i]],
+                            found->result.finalist[i].choice, &plan);
+        int rc = weft_pricer_simulate(p->all.pricer, &plan, NULL, NULL, &s,
+                                      &ignored);
+        REQUIRE(rc == 0 || rc == WEFT_ENOMEM);
+        *(rc ? &few : &enough) = f->simulate.finalist_bytes;
+        weft_plan_release(&plan);
+    }
+    f->simulate.finalist_bytes = 0;
+    return enough;
+}
+
+/* With memory for the recordings of some finalists alone, which do not begin
+ * with the first, the fastest of these is taken, and the search ends; without
+ * memory for any it takes the first one as it has it. */
+static void test_large(void)
+{
+    static const char *const word[] = {"runtime.place=device", NULL};
+    struct finding f;
+    struct weft_found found;
+    struct weft_plan plan;
+    struct problems p;
+    int64_t bytes[WEFT_SEARCH_FINALISTS] = {0};
+    double best = INFINITY;
+    open_finding(&f, fixture.config, 4, word);
+    REQUIRE_OK(
+        weft_run_find(&f.config, &f.needs.plan, &f.find, &plan, &found, &err),
+        err);
+    weft_plan_release(&plan);
+    open_problems(&f, &p);
+    int32_t n = found.result.n_finalists, n_small = 0;
+    for (int32_t i = 0; i < n; i++)
+        bytes[i] = recorded_bytes(&f, &p, &found, i);
+    const int64_t limit = bytes[0] - bytes[0] / 50;
+    for (int32_t i = 0; i < n; i++) {
+        if (bytes[i] > limit)
+            continue;
+        struct weft_simulated s = play(&f, &p, &found, i, false, &plan);
+        weft_plan_release(&plan);
+        best = fmin(best, s.iteration_s);
+        n_small++;
+    }
+    REQUIRE(n_small > 0);
+    for (int none = 0; none < 2; none++) {
+        f.simulate.finalist_bytes = none ? 1 : limit;
+        REQUIRE_OK(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan,
+                                 &found, &err),
+                   err);
+        CHECK(found.unplayed == none);
+        CHECK_INT(found.finalists, none ? 0 : n_small);
+        if (none)
+            CHECK_INT(found.taken, 0);
+        else
+            CHECK(fabs(found.simulated.iteration_s / best - 1)
+                  <= WEFT_SEARCH_NEAR);
+        weft_plan_release(&plan);
+    }
+    weft_finding_close(&p.all);
+    close_finding(&f);
+}
+
 /* A run of the plan, or of one device. */
 static struct weft_hash train(const char *name, const char *plan)
 {
@@ -507,5 +579,5 @@ static void test_remove(void)
 WEFT_TESTS("run/find", {"make", make_runs}, {"every_plan", test_every_plan},
            {"pairs", test_pairs}, {"wins", test_wins}, {"moves", test_moves},
            {"moved_bound", test_moved_bound}, {"memory", test_memory},
-           {"asked", test_asked}, {"bits", test_bits},
+           {"large", test_large}, {"asked", test_asked}, {"bits", test_bits},
            {"remove", test_remove})

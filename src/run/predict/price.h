@@ -93,7 +93,8 @@ bool weft_pricer_same(const struct weft_pricer *p,
                       const struct weft_call_plan *b, int32_t call);
 
 /* A whole plan, simulated. stop: asked with ctx now and then whether to give
- * up; NULL: nobody is. Errors: those of weft_run_simulate(). */
+ * up; NULL: nobody is. Errors: those of weft_run_simulate(); WEFT_ENOMEM, too,
+ * where a recording takes more than finalist_bytes of the options. */
 int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
                          bool (*stop)(void *ctx), void *ctx,
                          struct weft_simulated *out, struct weft_err *err);

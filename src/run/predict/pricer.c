@@ -149,8 +149,8 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     c->rollout.prompts = weft_price_part(c->rollout.prompts, at.dp,
                                          whole->dp);
     c->train.batch = weft_price_part(c->train.batch, at.dp, whole->dp);
-    c->numerics.gradient_groups = power_of_two(weft_price_part(
-        c->numerics.gradient_groups, at.dp, whole->dp));
+    c->numerics.gradient_groups = power_of_two(
+        weft_price_part(c->numerics.gradient_groups, at.dp, whole->dp));
     t->settings.mini_batches = z->steps;
     if (c->train.mini_batches_ahead == 0)
         c->train.mini_batches_ahead = z->steps; /* for their lots */
@@ -380,7 +380,7 @@ int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
     options.simulated = out;
     options.stop = stop;
     options.stop_ctx = ctx;
-    options.most_bytes = 0;
+    options.most_bytes = options.finalist_bytes;
     options.bound = !plan->inter_stage_fusion;
     if (plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES)
         options.joined_steps = p->t->config.rollout.max_new_tokens / FINE;

@@ -68,7 +68,8 @@ struct weft_simulate_options {
     bool crowded;         /* ranks have no more cores than devices */
     bool
         measured; /* it is an error where costs do not say what a task takes */
-    int64_t most_bytes; /* of the recording; 0: no limit */
+    int64_t most_bytes;     /* of the recording; 0: no limit */
+    int64_t finalist_bytes; /* of that of a search's finalist; 0: no limit */
     /* asked now and then, with stop_ctx, whether to give up; NULL: never */
     bool (*stop)(void *ctx);
     void *stop_ctx;
