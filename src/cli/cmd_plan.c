@@ -173,8 +173,12 @@ static int count(const struct weft_cli_plan_options *o,
                  const struct weft_plan_needs *needs, struct weft_plan *plan,
                  struct weft_err *err)
 {
-    if (plan->n_nodes * plan->n_devices <= WEFT_FEW_DEVICES || o->gangs)
-        return predict(o, config, plan, err);
+    if (plan->n_nodes * plan->n_devices <= WEFT_FEW_DEVICES || o->gangs) {
+        int rc = predict(o, config, plan, err);
+        return rc || !cluster ? rc
+                              : weft_cli_tell_shortage(o, cluster, config,
+                                                       needs, plan, err);
+    }
     if (cluster && !plan->intra_stage_fusion)
         return weft_cli_weigh(o, cluster, config, needs, plan, err);
     weft_cli_tell(o, "its memory is not counted: with --cluster FILE it is "

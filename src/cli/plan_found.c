@@ -17,7 +17,10 @@
 #include "run/predict/compare.h"
 #include "run/predict/options.h"
 #include "run/predict/scale.h"
+#include "run/predict/shortage.h"
 #include "run/predict/weigh.h"
+
+/* ---- Telling ----------------------------------------------------------- */
 
 /* Whether memory is counted by instructions of tp groups. */
 bool weft_cli_by_gangs(const struct weft_cli_plan_options *o,
@@ -96,6 +99,31 @@ static struct weft_simulate_options simulations(
               || needs->n_nodes * needs->n_devices > WEFT_FEW_DEVICES};
 }
 
+int weft_cli_tell_shortage(const struct weft_cli_plan_options *o,
+                           const struct weft_cluster *cluster,
+                           const struct weft_config *config,
+                           const struct weft_plan_needs *needs,
+                           const struct weft_plan *plan, struct weft_err *err)
+{
+    const struct weft_needed m = weft_shortage_needed(
+        config, needs, plan, weft_cli_by_gangs(o, plan));
+    struct weft_lengths lengths = {.n = 0};
+    char takes[200], more[400], text[700];
+    if (m.all <= (double) needs->device_bytes)
+        return 0;
+    int rc = weft_cli_lengths(o->lengths, config, &lengths, err);
+    if (rc)
+        return rc;
+    const struct weft_simulate_options how = simulations(o, cluster, &lengths,
+                                                         needs);
+    weft_shortage_least(&m, needs, takes, sizeof takes);
+    weft_shortage_text(config, needs, &how, false, more, sizeof more);
+    weft_lengths_release(&lengths);
+    snprintf(text, sizeof text, "it does not fit: a run %s; %s", takes, more);
+    weft_cli_tell(o, text);
+    return 0;
+}
+
 int weft_cli_weigh(const struct weft_cli_plan_options *o,
                    const struct weft_cluster *cluster,
                    const struct weft_config *config,
@@ -104,13 +132,15 @@ int weft_cli_weigh(const struct weft_cli_plan_options *o,
 {
     struct weft_simulated s;
     struct weft_lengths lengths = {.n = 0};
-    char text[300];
+    char text[300], more[400];
     int rc = weft_cli_lengths(o->lengths, config, &lengths, err);
     if (rc)
         return rc;
     struct weft_simulate_options how = simulations(o, cluster, &lengths,
                                                    needs);
     rc = weft_run_weigh(config, needs, &how, plan, &s, err);
+    if (!rc && s.fullest > 1.05)
+        weft_shortage_text(config, needs, &how, false, more, sizeof more);
     weft_lengths_release(&lengths);
     if (rc)
         return rc;
@@ -125,6 +155,8 @@ int weft_cli_weigh(const struct weft_cli_plan_options *o,
                             : "it does not fit",
         s.iteration_s, s.device_bytes / 0x1p30, has / 0x1p30);
     weft_cli_tell(o, text);
+    if (s.fullest > 1.05)
+        weft_cli_tell(o, more);
     return 0;
 }
 
@@ -270,6 +302,8 @@ static void tell_memory(const struct weft_cli_plan_options *o,
              weft_mem_class_name(m->mem));
     weft_cli_tell(o, text);
 }
+
+/* ---- A search ---------------------------------------------------------- */
 
 /* Time that a search has: half of it to price layouts, three fifths before
  * plans are simulated as a whole, a tenth to count the plan's memory. */
@@ -420,6 +454,8 @@ int weft_cli_search(const struct weft_cli_plan_options *o,
     return rc;
 }
 
+/* ---- All placements ---------------------------------------------------- */
+
 /* Simulations of plans that are made for the run, whose needs these are.
  * Release lengths and plan also after an error. */
 static int begin_plans(const struct weft_cli_plan_options *o,
@@ -480,6 +516,8 @@ int weft_cli_compare(const struct weft_cli_plan_options *o,
     int rc = compare_all(o, cluster, config, &needs, &c, err);
     return rc ? rc : print_comparison(o, &c, &needs.flow, err);
 }
+
+/* ---- More and more devices --------------------------------------------- */
 
 /* Reads "8..1024". */
 bool weft_cli_scale_sizes(const char *text, int32_t *first, int32_t *last)
@@ -565,6 +603,8 @@ int weft_cli_scale(const struct weft_cli_plan_options *o,
     weft_string_release(&picture);
     return rc;
 }
+
+/* ---- The largest batch ------------------------------------------------- */
 
 /* The largest batch of the plan; memory is that batch's then. */
 int weft_cli_batch(const struct weft_cli_plan_options *o,

@@ -29,6 +29,14 @@ bool weft_cli_by_gangs(const struct weft_cli_plan_options *o,
 /* Prints a line of its own beside the table, or beside JSON. */
 void weft_cli_tell(const struct weft_cli_plan_options *o, const char *what);
 
+/* Where a plan of a cluster, whose memory is set, exceeds a device, prints so,
+ * and what would do. Errors: those of weft_lengths_read(). */
+int weft_cli_tell_shortage(const struct weft_cli_plan_options *o,
+                           const struct weft_cluster *cluster,
+                           const struct weft_config *config,
+                           const struct weft_plan_needs *needs,
+                           const struct weft_plan *plan,
+                           struct weft_err *err);
 /* Prints what a checked plan takes as the search would say it, in a second or
  * two whatever the number of devices. Errors: those of weft_run_weigh(),
  * weft_lengths_read(). */

@@ -47,6 +47,7 @@ run_sources = \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
 	%D%/predict/replay.c %D%/predict/replay.h \
 	%D%/predict/scale.c %D%/predict/scale.h \
+	%D%/predict/enough.c %D%/predict/enough.h \
 	%D%/predict/shortage.c %D%/predict/shortage.h \
 	%D%/predict/simulate.c %D%/predict/simulate.h \
 	%D%/predict/simulation.h \

@@ -157,7 +157,7 @@ struct weft_trainer_opening {
         *log; /* notes beside running what this rank inserts;
                                    read it after closing */
     /* told on all ranks that rank 0 searches for a plan (plan: auto), and that
-     * it has ended */
+     * it has ended, if it was not stopped */
     void (*searches)(bool begins);
     bool (*stop)(
         void *ctx); /* asked meanwhile, of rank 0, whether to give up */

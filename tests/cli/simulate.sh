@@ -414,12 +414,30 @@ done
 awk '$4 * 1 > 0 && ($4 / (256 / $3) - 1) ^ 2 > 1e-5 { exit 1 }' scaled ||
     fail "throughput is not samples by seconds"
 expect 2 "like 8..64" "$ppo" --scale 8
+# On more than 64 devices by prices of calls: the fastest of all with a name.
+groups=numerics.gradient_groups=128
+expect 0 "from 128 devices on by prices of calls" "$ppo" --scale 128..256 \
+    --svg scale.svg $groups
+sed 's/this plan/this-plan/' out >scaled
+grep -q "<circle.*$(awk '$1 == 128 { print $2 }' scaled): " scale.svg ||
+    fail "the picture has not what the table has"
+sed 's/nodes: 2/nodes: 32/' cluster.yaml >many.yaml
+"$weft" plan --from list | awk '$1 !~ /^(ratio|rlinf)/ { print $1 }' >names
+while read -r name; do
+    "$weft" plan "$ppo" --cluster many.yaml --from "$name" $groups >out 2>err &&
+        sed -n "s/^it .*fit: by .* takes \([^ ]*\) s, .*/$name \1/p; \
+            s/^it fits: by .* takes \([^ ]*\) s, .*/$name \1/p" out
+done <names >weighed
+awk 'NR == FNR { if ($1 == 128) { name = $2; s = $3 }; next }
+    { all++; if ($2 < 0.995 * s) bad = 1; if ($1 == name && $2 > 1.005 * s) bad = 1 }
+    END { exit bad || all < 8 }' scaled weighed ||
+    fail "another is faster on 128 devices: $(cat weighed)"
 # Where nothing fits: what is trained has 952,832 parameters of 16 bytes, by hand; and
 # with how many devices a placement fits.
 for of in 0.01419:2 0.01421:1; do
     sed "s/memory_gib: 8/memory_gib: ${of%:*}/" cluster.yaml >least.yaml
-    expect 0 "fill ${of#*:} such devices; 'weft plan --scale 2..16'" "$ppo" \
-        --compare --no-search --cluster least.yaml --nodes 1 --devices 1
+    expect 0 "fill ${of#*:} such devices; by prices of calls it needs at least 3 nodes of" \
+        "$ppo" --compare --no-search --cluster least.yaml --nodes 1 --devices 1
 done
 sed "s/memory_gib: 8/memory_gib: 0.03/" cluster.yaml >least.yaml
 expect 0 "2 devices are the fewest of these on which a placement fits: " "$ppo" \

@@ -9,6 +9,8 @@ check_PROGRAMS += %D%/test_find_algorithms
 %C%_test_find_algorithms_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_find_options
 %C%_test_find_options_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_enough
+%C%_test_enough_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_weigh
 %C%_test_weigh_LDADD = $(all_libs)
 

@@ -137,4 +137,5 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/weigh", {"make", make_runs}, {"simulated", test_simulated},
-           {"ten_nodes", test_ten_nodes}, {"fused", test_fused}, {"remove", test_remove})
+           {"ten_nodes", test_ten_nodes}, {"fused", test_fused},
+           {"remove", test_remove})

@@ -159,7 +159,8 @@ int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
 {
     *out = (struct weft_plan){0};
     tell(t->opening, true);
-    int rc = weft_world_agree(0, err); /* all ranks are told before it begins */
+    int rc = weft_world_agree(0,
+                              err); /* all ranks are told before it begins */
     if (!rc && weft_world_rank() == 0)
         rc = keep_or_find(t, needs, out, err);
     rc = weft_world_agree(rc, err); /* others have waited for the search */

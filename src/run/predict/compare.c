@@ -59,7 +59,7 @@ struct comparing {
     const struct weft_plan *own;
     const struct weft_simulate_options *options;
     const struct weft_compare_how *how;
-    int32_t n, searched; /* the row of the search */
+    int32_t n, searched;       /* the row of the search */
     struct weft_compared *row; /* in memory that children share */
 };
 
@@ -233,19 +233,21 @@ int weft_run_compare(const struct weft_config *config,
     int rc = how->priced ? 0 : choose_detail(&c, &detail, err);
     if (!rc)
         rc = weft_children_run(
-            &(struct weft_children){.n = out->n,
-                                    .at_once = how->priced
-                                               ? at_once(WEFT_PRICE_BYTES)
-                                               : weft_simulate_at_once(needs),
-                                    .one = do_row,
-                                    .ctx = &c,
-                                    .progress = how->progress},
+            &(struct weft_children){
+                .n = out->n,
+                .at_once = how->priced ? at_once(WEFT_PRICE_BYTES)
+                                       : weft_simulate_at_once(needs),
+                .one = do_row,
+                .ctx = &c,
+                .progress = how->progress},
             err);
     memcpy(out->row, c.row, sizeof out->row);
     weft_children_free(c.row, n, sizeof *c.row);
     out->best = find_best(out);
     if (out->best < 0 && !rc)
-        weft_shortage_text(config, needs, out->none, sizeof out->none);
+        weft_shortage_text(config, needs, options,
+                           how->find && !out->row[c.searched].cut, out->none,
+                           sizeof out->none);
     if (how->find && out->row[c.searched].fits)
         out->found = c.searched;
     return rc;

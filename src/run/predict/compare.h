@@ -28,7 +28,7 @@ struct weft_comparison {
     int32_t best;   /* the fastest that fits; -1: none */
     int32_t found;  /* the searched plan; -1: there is none that fits */
     bool batches;   /* the largest batches are known */
-    char none[300]; /* where none fits, what would do */
+    char none[400]; /* where none fits, what would do */
 };
 
 /* How rows are made. */
@@ -37,7 +37,8 @@ struct weft_compare_how {
      * of its progress; it is the first to begin, or with find->begin, which then
      * says what time the others have left, the last; NULL: none */
     const struct weft_find *find;
-    double batch_bytes; /* of a device, for the largest batch of each; 0: these
+    double
+        batch_bytes; /* of a device, for the largest batch of each; 0: these
                            are not wanted */
     bool priced; /* by prices of calls (run/predict/weigh.h), not simulated */
     uint32_t rows; /* a set; 0: all */

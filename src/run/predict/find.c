@@ -218,44 +218,20 @@ static int simulate_all(struct ranking *r, struct weft_err *err)
 /* ---- Memory of a run ---------------------------------------------------- */
 
 /* What a run of the plan can take of the fullest device, which the plan's
- * memory is then. Records of tasks are the host's. by_gangs: do not try to
- * count by task. */
+ * memory is then. by_gangs: do not try to count by task. */
 static int find_needed(const struct weft_finding *f, struct weft_plan *plan,
                        bool by_gangs, struct weft_needed *out,
                        struct weft_err *err)
 {
     const struct weft_plan_needs *n = f->needs;
-    bool own = f->config->runtime.place == WEFT_PLACE_DEVICE || n->n_gpus > 0;
     int32_t n_devices = plan->n_nodes * plan->n_devices;
-    int32_t sharing = own ? 1 : plan->n_devices;
+    bool gangs = by_gangs || f->find->gangs || n_devices > WEFT_FEW_DEVICES;
     const struct weft_g_job job = {
         plan->n_nodes, plan->n_devices,
         f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus, false};
-    *out = (struct weft_needed){.all = -1,
-                                .by_gangs = by_gangs || f->find->gangs
-                                         || n_devices > WEFT_FEW_DEVICES};
-    int rc = weft_trainer_predict(f->config, &job, &out->by_gangs, 0, plan,
-                                  err);
-    for (int32_t d = 0; d < n_devices && !rc; d++) {
-        const int64_t *m = plan->memory[d];
-        int64_t tasks = own ? m[WEFT_MEM_TASKS] : 0;
-        double all = (double) (m[WEFT_MEM_ALL] - tasks) / sharing;
-        if (all <= out->all)
-            continue;
-        out->all = all;
-        out->device = d;
-        out->most = -1;
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-            bool there = weft_mem_class_at_place(c)
-                      && !(own && c == WEFT_MEM_TASKS)
-                      && !(n->n_gpus > 0 && weft_mem_class_on_host(c));
-            double bytes = (double) m[c] / sharing;
-            if (there && bytes > out->most) {
-                out->most = bytes;
-                out->mem = (enum weft_mem_class) c;
-            }
-        }
-    }
+    int rc = weft_trainer_predict(f->config, &job, &gangs, 0, plan, err);
+    if (!rc)
+        *out = weft_shortage_needed(f->config, n, plan, gangs);
     return rc;
 }
 
@@ -264,21 +240,31 @@ static bool fits(const struct weft_finding *f, const struct weft_needed *m)
     return m->all <= (double) f->needs->device_bytes;
 }
 
+/* Says that no plan fits, and with how many nodes one would; m: what the one
+ * needs that needs least. */
 static int refuse(const struct weft_finding *f, const struct weft_needed *m,
                   struct weft_err *err)
 {
-    char more[300];
-    weft_shortage_text(f->config, f->needs, more, sizeof more);
-    return weft_err_set(
-        err, WEFT_EINVAL,
-        "no plan fits: the least that was tried can take %.4g GiB of device "
-        "%d%s, which has %.4g; most of it, %.3g GiB, is %s%s; %s",
-        m->all / 0x1p30, (int) m->device,
-        m->by_gangs ? ", counted by instruction of a tp group" : "",
-        (double) f->needs->device_bytes / 0x1p30, m->most / 0x1p30,
-        weft_mem_class_name(m->mem),
-        f->stopped ? "; the search was stopped before it had tried all" : "",
-        more);
+    double has = (double) f->needs->device_bytes / 0x1p30;
+    char least[300], more[400] = "";
+    if (m->one_order)
+        snprintf(least, sizeof least,
+                 "found until time was up needs %.4g GiB of a device, which "
+                 "has %.4g",
+                 m->all / 0x1p30, has);
+    else
+        weft_shortage_least(m, f->needs, least, sizeof least);
+    if (!m->one_order)
+        weft_shortage_text(f->config, f->needs, f->find->simulate,
+                           !f->stopped, more, sizeof more);
+    return weft_err_set(err, WEFT_EINVAL,
+                        "no plan fits: the least that was %s%s%s%s%s",
+                        m->one_order ? "" : "tried ", least,
+                        f->stopped && !m->one_order
+                            ? "; the search was stopped before it had tried "
+                              "all"
+                            : "",
+                        more[0] ? "; " : "", more);
 }
 
 /* Into how many parts a finalist cuts its calls' replicas. */
@@ -403,20 +389,6 @@ static int take(struct ranking *r, struct weft_needed *least_out,
 
 /* ---- All together ------------------------------------------------------- */
 
-/* What the search has of it, where there is no time to count what a run
- * needs. */
-static int refuse_uncounted(const struct weft_finding *f, double bytes,
-                            struct weft_err *err)
-{
-    char more[300];
-    weft_shortage_text(f->config, f->needs, more, sizeof more);
-    return weft_err_set(
-        err, WEFT_EINVAL,
-        "no plan fits: the least that was found until time was up needs %.4g "
-        "GiB of a device, which has %.4g; %s",
-        bytes / 0x1p30, (double) f->needs->device_bytes / 0x1p30, more);
-}
-
 /* Where no choice fits within the model, says what the one needs that exceeds
  * memory least. */
 static int refuse_choice(struct weft_finding *f,
@@ -425,8 +397,11 @@ static int refuse_choice(struct weft_finding *f,
                          struct weft_plan *plan, struct weft_err *err)
 {
     struct weft_needed needed;
-    if (stop(f->find))
-        return refuse_uncounted(f, found->result.value.bytes, err);
+    if (stop(f->find)) { /* no time to count what a run needs */
+        needed = (struct weft_needed){.all = found->result.value.bytes,
+                                      .one_order = true};
+        return refuse(f, &needed, err);
+    }
     weft_finding_choose(f, &all->p[found->fused[0]], found->result.choice,
                         plan);
     int rc = find_needed(f, plan, false, &needed, err);

@@ -41,8 +41,9 @@ void weft_finding_tell(const struct weft_finding *f,
 
 /* ---- Layouts ------------------------------------------------------------ */
 
-/* The most nodes of which every number makes a mesh, anywhere; of more they are
- * powers of two, at multiples of that. */
+/* The most nodes of which every number makes a mesh, anywhere, as in ReaL; of
+ * more they are powers of two, at multiples of that, as all would be four times
+ * the layouts on 16 nodes (doc/strategies.md). */
 enum { FEW_NODES = 8 };
 
 static int32_t step_of(const struct weft_finding *f, int32_t n_nodes)

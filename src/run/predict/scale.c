@@ -40,8 +40,8 @@ int weft_run_scale(const struct weft_config *config,
     struct weft_comparison c;
     bool fused = own->intra_stage_fusion;
     int rc = 0;
-    *out = (struct weft_scaled){
-        .n_devices = needs->n_nodes * needs->n_devices};
+    *out = (struct weft_scaled){.n_devices = needs->n_nodes
+                                           * needs->n_devices};
     out->priced = out->n_devices > WEFT_FEW_DEVICES;
     out->unknown = out->priced && fused;
     by_group.gangs = true;
@@ -162,9 +162,9 @@ struct frame {
 
 static double along(const double range[2], double value)
 {
-    return range[1] > range[0] ? log(value / range[0])
-                                     / log(range[1] / range[0])
-                               : 0.5;
+    return range[1] > range[0]
+             ? log(value / range[0]) / log(range[1] / range[0])
+             : 0.5;
 }
 
 static double at_x(const struct frame *f, double devices)
@@ -185,9 +185,8 @@ static struct frame frame_of(const struct weft_scale *s)
     int32_t most = weft_scale_transition(s);
     for (int32_t i = 0; i < s->n; i++) {
         double rate = of_device(s, i) * s->row[i].n_devices;
-        double ideal = most < 0
-                         ? 0
-                         : of_device(s, most) * s->row[i].n_devices;
+        double ideal = most < 0 ? 0
+                                : of_device(s, most) * s->row[i].n_devices;
         if (rate <= 0)
             continue;
         f.rate[0] = fmin(f.rate[0], rate);
@@ -237,14 +236,13 @@ static void draw_ideal(const struct weft_scale *s, const struct frame *f,
     int32_t most = weft_scale_transition(s), last = s->n - 1;
     if (most < 0)
         return;
-    weft_string_addf(
-        out,
-        "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
-        "stroke=\"#888888\" stroke-dasharray=\"4 4\"/>\n",
-        at_x(f, s->row[most].n_devices),
-        at_y(f, of_device(s, most) * s->row[most].n_devices),
-        at_x(f, s->row[last].n_devices),
-        at_y(f, of_device(s, most) * s->row[last].n_devices));
+    weft_string_addf(out,
+                     "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
+                     "stroke=\"#888888\" stroke-dasharray=\"4 4\"/>\n",
+                     at_x(f, s->row[most].n_devices),
+                     at_y(f, of_device(s, most) * s->row[most].n_devices),
+                     at_x(f, s->row[last].n_devices),
+                     at_y(f, of_device(s, most) * s->row[last].n_devices));
 }
 
 int weft_scale_svg(const struct weft_scale *scale, struct weft_string *out,

@@ -5,13 +5,25 @@
 
 #include <stddef.h>
 
-#include "config/config.h"
-#include "plan/layout.h"
+#include "run/predict/options.h"
+
+/* What a plan's memory, which is set, is of the fullest device. Records of tasks
+ * are the host's. by_gangs: how it was counted. */
+struct weft_needed weft_shortage_needed(const struct weft_config *config,
+                                        const struct weft_plan_needs *needs,
+                                        const struct weft_plan *plan,
+                                        bool by_gangs);
+/* "can take 5.1 GiB of device 3, which has 4; most of it, 3 GiB, is kv". */
+void weft_shortage_least(const struct weft_needed *m,
+                         const struct weft_plan_needs *needs, char *text,
+                         size_t size);
 
 /* Says how many devices the state of what is trained fills, with fewer than
- * which nothing fits, and how to find as many as are enough. */
+ * which nothing fits, and with how many nodes a plan fits (enough.h), or why
+ * none would do. searched: a search has found none on these. */
 void weft_shortage_text(const struct weft_config *config,
-                        const struct weft_plan_needs *needs, char *text,
-                        size_t size);
+                        const struct weft_plan_needs *needs,
+                        const struct weft_simulate_options *simulate,
+                        bool searched, char *text, size_t size);
 
 #endif
