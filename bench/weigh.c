@@ -33,8 +33,9 @@ int main(int argc, char **argv)
     printf(
         "%s on %d nodes of %d devices: %.4g s an iteration, %.4g GiB of the "
         "fullest device; checked in %.2f s (bar: 1), %ld MiB (bar: 1,024)\n",
-        o.config.layout, (int) plan.n_nodes, (int) plan.n_devices, v.iteration_s,
-        v.device_bytes / 0x1p30, cpu_s(), usage.ru_maxrss / 1024);
+        o.config.layout, (int) plan.n_nodes, (int) plan.n_devices,
+        v.iteration_s, v.device_bytes / 0x1p30, cpu_s(),
+        usage.ru_maxrss / 1024);
     weft_plan_release(&plan);
     opened_close(&o);
     return 0;
