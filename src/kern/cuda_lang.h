@@ -27,11 +27,12 @@
 #define WEFT_START(kernel, grid, block, stream, ...)                         \
     kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
-/* Launches a kernel, but not while products are only chosen. Errors stay with
- * CUDA: cudaGetLastError(). */
+/* Launches a kernel, but not while products are only chosen, nor behind one
+ * that was refused, whose result it may take for an index or an address. Errors
+ * stay with CUDA: cudaGetLastError(). */
 #define WEFT_LAUNCH(...)                                                     \
     do {                                                                     \
-        if (!weft_blaslt_chooses())                                          \
+        if (!weft_blaslt_chooses() && weft_k_has_launched_cuda())            \
             WEFT_START(__VA_ARGS__);                                         \
     } while (0)
 extern "C" bool weft_blaslt_chooses(void);

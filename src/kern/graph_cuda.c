@@ -96,7 +96,8 @@ cudaGraphExec_t weft_k_captured_cuda(struct weft_k_capture *c, int64_t most,
 
 void weft_k_replay_cuda(cudaStream_t stream, cudaGraphExec_t graph)
 {
-    cudaGraphLaunch(graph, stream);
+    if (weft_k_has_launched_cuda())
+        cudaGraphLaunch(graph, stream);
 }
 
 void weft_k_graph_free_cuda(cudaGraphExec_t graph)

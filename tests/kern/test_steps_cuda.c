@@ -200,5 +200,32 @@ static void test_no_loop(void)
 #endif
 }
 
+/* Behind a call that CUDA has refused nothing is launched, as it could take
+ * what is not there for an address; nor is a graph. */
+static void test_refused(void)
+{
+    unsigned char *plan = plans(64);
+    void *none = NULL;
+    struct weft_k_steps *steps = dev_filled(sizeof *steps), kept;
+    struct weft_k_capture capture;
+    int64_t n = 0;
+    dev_get(&kept, steps, sizeof kept);
+    REQUIRE(weft_k_capture_cuda(false, &capture));
+    weft_k_steps_cuda(capture.stream, plan, 1, 3, steps);
+    struct CUgraphExec_st *graph = weft_k_captured_cuda(&capture, 1, &n);
+    REQUIRE(graph != NULL);
+    CHECK(cudaMalloc(&none, (size_t) 1 << 60) != cudaSuccess);
+    weft_k_steps_cuda(0, plan, 1, 3, steps);
+    weft_k_replay_cuda(0, graph);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    CHECK(dev_same(steps, &kept, sizeof kept));
+    weft_k_replay_cuda(0, graph);
+    CHECK(!dev_same(steps, &kept, sizeof kept));
+    weft_k_graph_free_cuda(graph);
+    dev_free(steps);
+    CHECK(cudaFreeHost(plan) == cudaSuccess);
+}
+
 WEFT_CUDA_TESTS("kern/steps_cuda", {"test_steps", test_steps},
-                {"test_graphs", test_graphs}, {"test_no_loop", test_no_loop})
+                {"test_graphs", test_graphs}, {"test_no_loop", test_no_loop},
+                {"test_refused", test_refused})
