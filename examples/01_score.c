@@ -3,6 +3,8 @@
  * Loads a model folder and says how likely a text is, token by token.
  *
  *     $ examples/01_score examples/quickstart/model 'sort 30754: 03457'
+ *
+ * With "gpu" behind it, on a GPU of this machine.
  */
 #include <math.h>
 #include <string.h>
@@ -19,11 +21,15 @@ int main(int argc, char **argv)
     size_t n;
     double sum = 0;
 
-    if (argc != 3) {
-        fprintf(stderr, "usage: %s MODEL TEXT\n", argv[0]);
+    bool gpu = argc == 4 && strcmp(argv[3], "gpu") == 0;
+    if (argc != 3 && !gpu) {
+        fprintf(stderr, "usage: %s MODEL TEXT [gpu]\n", argv[0]);
         return 2;
     }
-    CHECK(weft_context_open(1, &context, &err));
+    if (gpu)
+        CHECK(weft_context_open_gpus(1, &context, &err));
+    else
+        CHECK(weft_context_open(1, &context, &err));
     CHECK(weft_model_open(context, argv[1], "f32", &model, &err));
     CHECK(weft_model_logprobs(model, argv[2], strlen(argv[2]), &token,
                               &logprob, &n, &err));

@@ -4,6 +4,8 @@
  * a token's draw depends on seed, sample and position, not on the clock.
  *
  *     $ examples/02_generate examples/quickstart/model 'sort 30754: '
+ *
+ * With "gpu" behind it, on a GPU of this machine.
  */
 #include <string.h>
 
@@ -18,11 +20,15 @@ int main(int argc, char **argv)
     struct weft_generate_options options = {
         .max_new_tokens = 8, .temperature = 1, .top_p = 1, .seed = 7};
 
-    if (argc != 3) {
-        fprintf(stderr, "usage: %s MODEL PROMPT\n", argv[0]);
+    bool gpu = argc == 4 && strcmp(argv[3], "gpu") == 0;
+    if (argc != 3 && !gpu) {
+        fprintf(stderr, "usage: %s MODEL PROMPT [gpu]\n", argv[0]);
         return 2;
     }
-    CHECK(weft_context_open(1, &context, &err));
+    if (gpu)
+        CHECK(weft_context_open_gpus(1, &context, &err));
+    else
+        CHECK(weft_context_open(1, &context, &err));
     CHECK(weft_model_open(context, argv[1], "f32", &model, &err));
     size_t n = strlen(argv[2]);
     CHECK(weft_model_generate(model, argv[2], n, &options, &first, &err));

@@ -6,7 +6,7 @@
  *
  *     errors      every function returns 0 or a negative code, and a sentence
  *     ranks       a program that mpirun or srun starts several times
- *     context     the runtime of this process: devices and kernels
+ *     context     the runtime of this process: CPU devices or GPUs, kernels
  *     models      a Hugging Face folder: score a text, generate
  *     trainer     PPO or SFT from a configuration file, an iteration at a time
  *
@@ -97,6 +97,12 @@ struct weft_context;
  * weft_context_close(). */
 int weft_context_open(int n_devices, struct weft_context **out,
                       struct weft_err *err);
+/* The same on GPUs, as `runtime.devices: gpu` is for a trainer. n_gpus: of this
+ * process; 0: its part of the machine's. A model lies on each of them whole.
+ * Errors: also those of that key, in a sentence (no GPU, no driver or one that
+ * is too old, fewer than asked for, too old a GPU). Collective. */
+int weft_context_open_gpus(int n_gpus, struct weft_context **out,
+                           struct weft_err *err);
 /* NULL is allowed. Models of the context must be closed before. */
 void weft_context_close(struct weft_context *context);
 

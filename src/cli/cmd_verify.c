@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/string.h"
 #include "config/schema.h"
+#include "job/gpus.h"
 #include "job/run_config.h"
 #include "verify/builtin.h"
 #include "verify/job.h"
@@ -29,15 +30,16 @@ const char weft_help_verify[] =
     "between layouts, offload, several processes, f32 and bf16: rollouts,\n"
     "log-probs, gradient norms, weights and optimizer state must be those "
     "of\n"
-    "one device. Without CONFIG a small job of random models is run with "
-    "every\n"
-    "algorithm; take a short one of yours (few prompts, few tokens), as "
-    "each\n"
-    "row runs all of it. Rows that the machine, the build or the job can't "
-    "do\n"
-    "are said to be skipped, and why. Status: 0 when all others agree and "
-    "there\n"
-    "are any, else 1.\n"
+    "one device. On GPUs, where there are any, they must be those of one "
+    "GPU,\n"
+    "whose log-probs and first gradient are near the CPU's. Without CONFIG "
+    "a\n"
+    "small job of random models is run with every algorithm; take a short "
+    "one\n"
+    "of yours (few prompts, few tokens), as each row runs all of it. Rows "
+    "that\n"
+    "the machine, the build or the job can't do are said to be skipped, and\n"
+    "why. Status: 0 when all others agree and there are any, else 1.\n"
     "\n"
     "options:\n"
     "      --quick             a few rows of every kind\n"
@@ -84,31 +86,39 @@ struct cases {
     int n;
 };
 
-/* Adds an algorithm's runs of a data type. The reference is run when any other
- * is. */
+/* Whether the options ask for a case. */
+static bool is_asked(const struct options *o,
+                     const struct weft_verify_case *c, bool whole)
+{
+    return weft_verify_has(c, whole)
+        && (!o->quick || weft_verify_is_quick(c, whole))
+        && weft_verify_matches(c, o->rows);
+}
+
+/* Adds an algorithm's runs of a data type: those that are asked for, and what
+ * they are compared with, which comes before them in the matrix. */
 static void add_cases(const struct options *o,
                       const struct weft_config_algorithm *algorithm,
-                      bool whole, enum weft_dtype dtype, struct cases *out)
+                      bool whole, bool gpus, enum weft_dtype dtype,
+                      struct cases *out)
 {
-    struct weft_verify_case c = {weft_verify_row(0), algorithm, dtype};
-    int first = out->n;
-    bool alone = weft_verify_matches(&c, o->rows);
-    out->one[out->n++] = c;
-    for (size_t i = 1; (c.row = weft_verify_row(i)) != NULL; i++)
-        if (weft_verify_has(&c, whole)
-            && (!o->quick || weft_verify_is_quick(&c, whole))
-            && weft_verify_matches(&c, o->rows))
+    struct weft_verify_case c = {NULL, algorithm, dtype};
+    bool any[2] = {false, false}; /* on CPU devices, on GPUs */
+    for (size_t i = 0; (c.row = weft_verify_row(i)) != NULL; i++)
+        if (is_asked(o, &c, whole))
+            any[weft_verify_gpus(c.row) > 0] = true;
+    any[1] = any[1] && gpus;
+    any[0] = any[0] || any[1];
+    for (size_t i = 0; (c.row = weft_verify_row(i)) != NULL; i++)
+        if (any[weft_verify_gpus(c.row) > 0]
+            && (weft_verify_is_reference(c.row) || is_asked(o, &c, whole)))
             out->one[out->n++] = c;
-    c.row = weft_verify_row(0);
-    if (out->n == first + 1
-        && (!alone || (o->quick && !weft_verify_is_quick(&c, whole))))
-        out->n = first;
 }
 
 /* given: the algorithm of the user's configuration, which runs the whole
- * matrix; NULL: all, of which the first one does. */
+ * matrix; NULL: all, of which the first one does. gpus: rows on GPUs, too. */
 static int make_cases(const struct options *o,
-                      const struct weft_config_algorithm *given,
+                      const struct weft_config_algorithm *given, bool gpus,
                       struct cases *out, struct weft_err *err)
 {
     const struct weft_config_algorithm *const *all =
@@ -126,8 +136,8 @@ static int make_cases(const struct options *o,
             if (has_dtype(o, (enum weft_dtype) d)
                 && (!given || all[i] == given)
                 && (!o->algorithm || strcmp(o->algorithm, all[i]->name) == 0))
-                add_cases(o, all[i], given || i == 0, (enum weft_dtype) d,
-                          out);
+                add_cases(o, all[i], given || i == 0, gpus,
+                          (enum weft_dtype) d, out);
     return 0;
 }
 
@@ -144,10 +154,12 @@ struct table {
     bool json, terminal; /* terminal: whether stderr is one */
     int n_rows, n_done;
     int n[WEFT_VERIFY_SKIPPED + 1]; /* number of rows of each state */
+    int n_gpu_ok;                   /* of those that are ok, on GPUs */
     int n_compared;                 /* those that ran, but references */
     /* the last error printed, which is not repeated */
     struct weft_err why;
     struct weft_err skipped; /* why the last row was */
+    struct weft_err no_gpus; /* why rows on GPUs are left out */
 };
 
 static const char *const state_name[] = {"ok", "differs", "failed",
@@ -190,6 +202,22 @@ static void put_hash(uint64_t hash, bool there)
         printf("  %-8s", "-");
 }
 
+/* What is said of the first row on a GPU, else "". */
+static const char *distance_text(const struct weft_verify_distance *d,
+                                 char *out, size_t n)
+{
+    int k = 0;
+    out[0] = 0;
+    if (d->n_logprobs > 0)
+        k = snprintf(out, n, "beside CPU devices: log-probs to %.1g",
+                     d->logprob);
+    if (d->n_norms > 0)
+        snprintf(out + k, n - (size_t) k,
+                 "%sthe first gradient's norm to %.1g",
+                 k ? ", " : "beside CPU devices: ", d->norm);
+    return out;
+}
+
 static void put_row(struct table *t, const struct weft_verify_row *row,
                     const char *label, const struct weft_verify_result *r)
 {
@@ -203,8 +231,10 @@ static void put_row(struct table *t, const struct weft_verify_row *row,
     put_hash(h->weights, there);
     printf("  %7.1f  %s\n", r->seconds, shown[r->state]);
     bool said = strcmp(t->why.text, r->why.text) == 0;
-    const char *const line[] = {r->difference.number, r->difference.tensor,
-                                there || said ? "" : r->why.text};
+    char near[192];
+    const char *const line[] = {
+        distance_text(&r->distance, near, sizeof near), r->difference.number,
+        r->difference.tensor, there || said ? "" : r->why.text};
     for (size_t i = 0; i < WEFT_COUNT(line); i++)
         if (line[i][0])
             printf("    %s\n", line[i]);
@@ -214,6 +244,15 @@ static void put_row(struct table *t, const struct weft_verify_row *row,
 static void add_hash(struct weft_string *t, const char *name, uint64_t hash)
 {
     weft_string_addf(t, ", \"%s\": \"%016" PRIx64 "\"", name, hash);
+}
+
+static void add_number(struct weft_string *t, const char *name, double number,
+                       int64_t n)
+{
+    if (n > 0) {
+        weft_string_addf(t, ", \"%s\": ", name);
+        weft_string_add_number(t, number);
+    }
 }
 
 static void add_words(struct weft_string *t, const char *name,
@@ -242,6 +281,10 @@ static void put_json(const struct table *table,
             add_hash(&t, "logprobs", r->hashes.logprobs);
         add_hash(&t, "grad_norms", r->hashes.norms);
         add_hash(&t, "weights", r->hashes.weights);
+        add_number(&t, "logprobs_from_cpu", r->distance.logprob,
+                   r->distance.n_logprobs);
+        add_number(&t, "grad_norm_from_cpu", r->distance.norm,
+                   r->distance.n_norms);
         add_words(&t, "first_number", r->difference.number);
         add_words(&t, "first_tensor", r->difference.tensor);
     } else {
@@ -258,11 +301,19 @@ static void summary(const struct table *t)
         fputs("\n]", stdout);
         for (int s = 0; s <= WEFT_VERIFY_SKIPPED; s++)
             printf(", \"%s\": %d", state_name[s], t->n[s]);
+        if (t->no_gpus.code) {
+            struct weft_string why = {0};
+            add_words(&why, "no_gpus", t->no_gpus.text);
+            fputs(why.data ? why.data : "", stdout);
+            weft_string_release(&why);
+        }
         puts("}");
         return;
     }
     bool bad = t->n[WEFT_VERIFY_DIFFERS] + t->n[WEFT_VERIFY_FAILED] > 0;
-    printf("\n%d rows of the same bits", t->n[WEFT_VERIFY_OK]);
+    printf("\n%d rows of the same bits", t->n[WEFT_VERIFY_OK] - t->n_gpu_ok);
+    if (t->n_gpu_ok > 0)
+        printf(", and %d on GPUs, with theirs", t->n_gpu_ok);
     if (bad)
         printf(", %d DIFFER, %d FAILED", t->n[WEFT_VERIFY_DIFFERS],
                t->n[WEFT_VERIFY_FAILED]);
@@ -270,6 +321,8 @@ static void summary(const struct table *t)
         printf(", %d skipped and not compared, the last one because: %s",
                t->n[WEFT_VERIFY_SKIPPED], t->skipped.text);
     putchar('\n');
+    if (t->no_gpus.code)
+        printf("rows on GPUs are left out: %s\n", t->no_gpus.text);
 }
 
 /* ---- Running ---------------------------------------------------------- */
@@ -300,6 +353,7 @@ static bool run_case(const struct weft_verify_job *job, struct table *t,
         put_row(t, c->row, label, &r);
     fflush(stdout);
     t->n[r.state]++;
+    t->n_gpu_ok += r.state == WEFT_VERIFY_OK && weft_verify_gpus(c->row) > 0;
     t->n_done++;
     if (!reference && r.state != WEFT_VERIFY_SKIPPED)
         t->n_compared++;
@@ -470,7 +524,9 @@ static int list_or_run(const struct options *o, int n_words, char **word,
                                   .keep = o->keep,
                                   .stop = &weft_cli_stop};
     struct weft_err err = {0};
+    struct table t = {.json = o->json, .terminal = isatty(2)};
     int rc = 0;
+    job.n_gpus = weft_gpus_usable(&t.no_gpus);
     if (n_words > 0) {
         job.config = word[0];
         job.n_words = n_words - 1;
@@ -478,19 +534,20 @@ static int list_or_run(const struct options *o, int n_words, char **word,
         rc = read_algorithm(&job, &given, &err);
     }
     if (!rc)
-        rc = make_cases(o, given, cases, &err);
+        rc = make_cases(o, given, job.n_gpus > 0, cases, &err);
     if (rc)
         return weft_cli_fail("verify", &err);
     if (cases->n == 0)
-        return weft_cli_usage("verify",
-                              "no row matches '%s'; see weft verify --list",
-                              o->rows ? o->rows : o->algorithm);
+        return weft_cli_usage(
+            "verify", "no row matches '%s'; see weft verify --list%s%s",
+            o->rows ? o->rows : o->algorithm,
+            t.no_gpus.code ? "; rows on GPUs are left out: " : "",
+            t.no_gpus.text);
     if (o->list) {
         list(cases);
         return weft_cli_finish("verify");
     }
-    struct table t = {
-        .json = o->json, .terminal = isatty(2), .n_rows = cases->n};
+    t.n_rows = cases->n;
     if (verify(o, &job, cases, &t, &err) == 0)
         return conclude(&t);
     int status = weft_cli_fail("verify", &err);

@@ -35,7 +35,7 @@ int weft_lm_devices(const char *command, const struct weft_lm_asked *asked,
                     struct weft_lm_file_options *out)
 {
     const struct weft_gpus_asked gpus = {
-        asked->gpus, 1, "--devices", "--gpus", "--devices 0", false};
+        asked->gpus, 1, "'--devices' is gpu", "--gpus", "--devices 0", false};
     const char *devices = asked->devices;
     struct weft_err err = {0};
     char *end = NULL;

@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "kern/device_cuda.h"
-#include "rt/graph.h"
+#include "lm/context.h"
 
 #define INSTEAD " runs on this machine's CPUs instead"
 
@@ -106,26 +106,57 @@ static int check_kind(const struct weft_gpus_asked *asked,
     return 0;
 }
 
+/* The GPUs of this machine; 0, and why, if there is none, or Weft has nothing
+ * that drives them. */
+static int32_t list_gpus(struct weft_k_device device[WEFT_MAX_DEVICES],
+                         const char **why_out)
+{
+    int32_t n = weft_k_devices_cuda(device, WEFT_MAX_DEVICES, why_out);
+    if (n == 0 || weft_rt_has_cuda())
+        return n;
+    *why_out = "Weft's StarPU was built without CUDA (./quickstart builds "
+               "one with it)";
+    return 0;
+}
+
+int32_t weft_gpus_usable(struct weft_err *why)
+{
+    struct weft_k_device device[WEFT_MAX_DEVICES];
+    char one[WEFT_GPU_TEXT], other[WEFT_GPU_TEXT];
+    const char *none;
+    int32_t n = list_gpus(device, &none), usable = 0;
+    n = weft_min32(n, WEFT_MAX_DEVICES);
+    for (; usable < n && device[usable].major >= WEFT_K_CUDA_MAJOR;
+         usable++) {
+        weft_gpu_text(&device[0], one, sizeof one);
+        weft_gpu_text(&device[usable], other, sizeof other);
+        if (strcmp(one, other) != 0)
+            break;
+    }
+    if (n == 0)
+        weft_err_set(why, WEFT_EUNSUPPORTED, "Weft can use no GPU here: %s",
+                     none);
+    else if (usable == 0)
+        weft_err_set(why, WEFT_EUNSUPPORTED,
+                     "GPU 0, %s, has compute capability %d.%d, and Weft's "
+                     "kernels need %d.0 or later",
+                     device[0].name, device[0].major, device[0].minor,
+                     WEFT_K_CUDA_MAJOR);
+    return usable;
+}
+
 int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err)
 {
     struct weft_k_device device[WEFT_MAX_DEVICES];
     const char *why;
     int rank, n_ranks = weft_world_here(&rank);
-    int32_t used = 0;
-    int n = weft_k_devices_cuda(device, WEFT_MAX_DEVICES, &why);
+    int32_t used = 0, n = list_gpus(device, &why);
     if (n == 0)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            "'%s' is gpu, but Weft can use no GPU here: %s; "
+                            "%s, but Weft can use no GPU here: %s; "
                             "%s" INSTEAD,
-                            asked->devices, why, asked->cpus);
-    if (!weft_rt_has_cuda())
-        return weft_err_set(
-            err, WEFT_EUNSUPPORTED,
-            "'%s' is gpu, but Weft's StarPU was built without "
-            "CUDA (./quickstart builds one with it); "
-            "%s" INSTEAD,
-            asked->devices, asked->cpus);
+                            asked->said, why, asked->cpus);
     int rc = check_sharing(asked, n_ranks, err);
     if (!rc)
         rc = deal(asked, n, n_ranks / asked->n_sharing, &used, err);
@@ -161,17 +192,40 @@ int weft_run_gpus(const struct weft_config *config, int32_t *out,
     return weft_gpus_ask(
         &(struct weft_gpus_asked){
             config->runtime.gpus, config->runtime.ranks_per_gpu,
-            "runtime.devices", "runtime.gpus", "runtime.devices=0",
+            "'runtime.devices' is gpu", "runtime.gpus", "runtime.devices=0",
             !config->numerics.exact},
         out, first_out, err);
+}
+
+int weft_context_open_gpus(int n_gpus, struct weft_context **out,
+                           struct weft_err *err)
+{
+    const struct weft_gpus_asked asked = {n_gpus,
+                                          1,
+                                          "the program asks for GPUs",
+                                          "n_gpus",
+                                          "weft_context_open()",
+                                          false};
+    struct weft_context_options options = {
+        .rt = {.n_devices = 1, .nap = -1, .watchdog_s = 300}};
+    int32_t n = 0, first = 0;
+    int rc = n_gpus < 0 ? weft_err_set(err, WEFT_EINVAL,
+                                       "'n_gpus' is %d: give a number of "
+                                       "GPUs, or 0 for all",
+                                       n_gpus)
+                        : weft_gpus_ask(&asked, &n, &first, err);
+    rc = weft_world_agree(rc, err);
+    options.rt.n_gpus = n;
+    options.rt.first_gpu = first;
+    return rc ? rc : weft_context_open_with(&options, out, err);
 }
 
 void weft_gpus_tell_unused(const struct weft_config *config)
 {
     struct weft_k_device device[WEFT_MAX_DEVICES];
     char text[WEFT_GPU_TEXT];
-    if (config->runtime.devices != 0 || !weft_rt_has_cuda()
-        || weft_k_devices_cuda(device, WEFT_MAX_DEVICES, NULL) == 0
+    const char *why;
+    if (config->runtime.devices != 0 || list_gpus(device, &why) == 0
         || device[0].major < WEFT_K_CUDA_MAJOR)
         return;
     weft_gpu_text(&device[0], text, sizeof text);

@@ -6,11 +6,12 @@
 #include "config/config.h"
 
 /* n: 0 for all. n_sharing: ranks that have each GPU together. The other three
- * are for sentences: the names of what asks for GPUs, and for a number of them,
- * and what asks for CPUs. may_differ: GPUs need not be of one kind. */
+ * are for sentences: that GPUs are asked for, the name of what asks for a
+ * number of them, and what asks for CPUs. may_differ: GPUs need not be of one
+ * kind. */
 struct weft_gpus_asked {
     int32_t n, n_sharing;
-    const char *devices, *gpus, *cpus;
+    const char *said, *gpus, *cpus;
     bool may_differ;
 };
 
@@ -23,6 +24,11 @@ struct weft_gpus_asked {
  * two kinds, whose products may round otherwise. Local. */
 int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err);
+
+/* How many of this machine's GPUs, the first ones, a run could have: of one
+ * kind, and with a compute capability that Weft has code for. 0: why gets the
+ * reason. Local. */
+int32_t weft_gpus_usable(struct weft_err *why);
 
 /* Those of runtime.devices and runtime.gpus; 0 unless that is gpu. */
 int weft_run_gpus(const struct weft_config *config, int32_t *out,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verify/compare.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ static int read_digests(const char *run_dir, int32_t iteration, json_t **out,
     if (!rc && !json_is_object(*out)) {
         rc = weft_err_set(err, WEFT_EFORMAT, "'%s' is no JSON object", path);
         json_decref(*out);
+        *out = NULL;
     }
     weft_free(path);
     return rc;
@@ -384,4 +386,101 @@ int weft_verify_compare(const char *run_dir, const char *other,
     if (!rc)
         *out = d;
     return rc;
+}
+
+/* ---- Numbers that are near --------------------------------------------- */
+
+/* How many tokens two samples have alike from their beginning. */
+static size_t begin_alike(const json_t *a, const json_t *b)
+{
+    long at = first_entry(a, b);
+    return at < 0 ? json_array_size(a) : (size_t) at;
+}
+
+/* Samples of a column; NULL: the run does not have it. */
+static const json_t *values_of(const json_t *digests, const char *name)
+{
+    return json_object_get(json_object_get(digests, name), "values");
+}
+
+/* Log-probs of tokens that both runs have, with the same tokens before them. */
+static void measure_column(const json_t *one, const json_t *other,
+                           const char *name, struct weft_verify_distance *out)
+{
+    const json_t *tokens = values_of(one, "tokens"), *sample;
+    size_t i;
+    json_array_foreach(tokens, i, sample)
+    {
+        const json_t *a = json_array_get(values_of(one, name), i),
+                     *b = json_array_get(values_of(other, name), i);
+        size_t n_prompt = json_array_size(sample) - json_array_size(a);
+        size_t n = begin_alike(sample,
+                               json_array_get(values_of(other, "tokens"), i));
+        for (size_t k = 0; n_prompt + k < n && k < json_array_size(b); k++) {
+            double far = fabs(json_number_value(json_array_get(a, k))
+                              - json_number_value(json_array_get(b, k)));
+            out->logprob = far > out->logprob ? far : out->logprob;
+            out->n_logprobs++;
+        }
+    }
+}
+
+static void measure_norms(const json_t *one, const json_t *other,
+                          struct weft_verify_distance *out)
+{
+    const char *name;
+    json_t *list;
+    json_object_foreach((json_t *) (uintptr_t) one, name, list)
+    {
+        double norm = norm_at(list, 0);
+        if (!is_norms(name, NULL))
+            continue;
+        double far = fabs(norm_at(json_object_get(other, name), 0) - norm);
+        out->norm = norm > 0 && far / norm > out->norm ? far / norm
+                                                       : out->norm;
+        out->n_norms++;
+    }
+}
+
+int weft_verify_measure(const char *run_dir, const char *other_dir,
+                        enum weft_dtype dtype,
+                        struct weft_verify_distance *out,
+                        struct weft_verify_difference *difference_out,
+                        struct weft_err *err)
+{
+    static const double most_logprob[] = {
+        [WEFT_F32] = 1e-4, [WEFT_BF16] = 0.1};
+    static const double most_norm[] = {[WEFT_F32] = 1e-3, [WEFT_BF16] = 0.05};
+    struct weft_verify_distance d = {0};
+    json_t *one = NULL, *other = NULL;
+    int rc = read_digests(run_dir, 1, &one, err);
+    if (!rc)
+        rc = read_digests(other_dir, 1, &other, err);
+    const char *name;
+    for (int c = 0; !rc && (name = weft_digest_column(c)) != NULL; c++)
+        if (strstr(name, "logprobs"))
+            measure_column(one, other, name, &d);
+    if (!rc
+        && json_equal(values_of(one, "tokens"), values_of(other, "tokens")))
+        measure_norms(one, other, &d);
+    json_decref(one);
+    json_decref(other);
+    if (rc)
+        return rc;
+    *out = d;
+    *difference_out = (struct weft_verify_difference){{0}, {0}};
+    if (d.n_logprobs == 0 && d.n_norms == 0)
+        snprintf(difference_out->number, sizeof difference_out->number,
+                 "iteration 1: no response begins with the same token");
+    else if (d.logprob > most_logprob[dtype])
+        snprintf(difference_out->number, sizeof difference_out->number,
+                 "iteration 1: log-probs of the same tokens are up to %.2g "
+                 "apart; %s may have %.2g",
+                 d.logprob, weft_dtype_name(dtype), most_logprob[dtype]);
+    else if (d.norm > most_norm[dtype])
+        snprintf(difference_out->number, sizeof difference_out->number,
+                 "iteration 1: norms of the first gradient are up to %.2g of "
+                 "them apart; %s may have %.2g",
+                 d.norm, weft_dtype_name(dtype), most_norm[dtype]);
+    return 0;
 }

@@ -112,6 +112,20 @@ static void add_word(void *ctx, const char *word)
     add(ctx, word);
 }
 
+static void add_devices(const struct weft_verify_row *row, struct words *w)
+{
+    int32_t n_gpus = weft_verify_gpus(row);
+    if (n_gpus == 0) {
+        addf(w, "runtime.devices=%d", (int) row->devices);
+        return;
+    }
+    addf(w, "runtime.devices=gpu");
+    addf(w, "runtime.gpus=%d", (int) row->devices);
+    addf(w, "runtime.ranks_per_gpu=%d",
+         (int) (row->ranks * row->devices / n_gpus));
+    addf(w, "runtime.cpu_devices=1");
+}
+
 /* All words but the plan's. */
 static void add_row_words(const struct weft_verify_job *job,
                           const struct weft_verify_case *c, struct words *w)
@@ -127,7 +141,7 @@ static void add_row_words(const struct weft_verify_job *job,
     addf(w, "run_dir=%s", row_path(job, c, "", path));
     addf(w, "iterations=%d", (int) job->iterations);
     addf(w, "numerics.dtype=%s", weft_dtype_name(c->dtype));
-    addf(w, "runtime.devices=%d", (int) c->row->devices);
+    add_devices(c->row, w);
     add_split(w, c->row->words);
 }
 
@@ -164,6 +178,7 @@ static int check_layout(const struct weft_verify_job *job,
 {
     char path[PATH_BYTES];
     struct weft_config config;
+    struct weft_plan_needs nodes;
     struct weft_run_needs needs;
     struct weft_plan plan = {0};
     int rc = weft_run_config_read(config_of(job, c, path), (int) w->n,
@@ -173,9 +188,10 @@ static int check_layout(const struct weft_verify_job *job,
         return rc;
     if (c->row->mix)
         rc = write_mix(c, row_path(job, c, ".json", path), &config, err);
+    weft_verify_nodes(c->row, &nodes);
     if (!rc)
-        rc = weft_run_needs_read(&config, c->row->ranks, c->row->devices, 0,
-                                 &needs, err);
+        rc = weft_run_needs_read(&config, nodes.n_nodes, nodes.n_devices,
+                                 nodes.n_gpus, &needs, err);
     if (!rc)
         rc = weft_run_plan(&config, &needs.plan, &plan, err);
     if (!rc && !(*plan_out = plan_text(&plan)))
@@ -183,6 +199,18 @@ static int check_layout(const struct weft_verify_job *job,
     weft_plan_release(&plan);
     weft_config_release(&config);
     return rc;
+}
+
+/* Checks that the machine has the row's GPUs. */
+static int check_gpus(const struct weft_verify_job *job,
+                      const struct weft_verify_case *c, struct weft_err *err)
+{
+    int32_t n = weft_verify_gpus(c->row);
+    return n <= job->n_gpus
+             ? 0
+             : weft_err_set(err, WEFT_ENOTFOUND,
+                            "it needs %d GPU%s, and this machine has %d", n,
+                            n == 1 ? "" : "s", job->n_gpus);
 }
 
 int weft_verify_check(const struct weft_verify_job *job,
@@ -199,6 +227,8 @@ int weft_verify_check(const struct weft_verify_job *job,
         rc = weft_err_nomem(err, "arguments", PATH_BYTES);
     if (!rc && c->row->ranks > 1 && !job->mpiexec)
         rc = weft_err_set(err, WEFT_ENOTFOUND, "%s", job->no_mpi);
+    if (!rc)
+        rc = check_gpus(job, c, err);
     if (!rc)
         rc = check_layout(job, c, &w, plan_out, err);
     words_release(&w);
@@ -265,11 +295,23 @@ static int check_followed(const char *run_dir, const char *expected,
     return rc;
 }
 
-/* The case that others of its algorithm and data type are compared with. */
+/* The case that another one is compared with. */
 static struct weft_verify_case reference_of(const struct weft_verify_case *c)
 {
-    return (struct weft_verify_case){weft_verify_row(0), c->algorithm,
-                                     c->dtype};
+    return (struct weft_verify_case){weft_verify_reference(c->row),
+                                     c->algorithm, c->dtype};
+}
+
+/* Whether a row has GPUs and its reference has none. */
+static bool is_other_kind(const struct weft_verify_row *row)
+{
+    return weft_verify_gpus(row) > 0
+        && weft_verify_gpus(weft_verify_reference(row)) == 0;
+}
+
+bool weft_verify_is_reference(const struct weft_verify_row *row)
+{
+    return row == weft_verify_reference(row) || is_other_kind(row);
 }
 
 /* Reads the row's numbers and compares them with the reference's. */
@@ -286,33 +328,63 @@ static int judge(const struct weft_verify_job *job,
                               &out->why);
     if (rc || c->row == reference.row)
         return rc;
-    rc = weft_verify_compare(row_path(job, &reference, "", other), run_dir,
-                             job->iterations, &out->difference, &out->why);
+    row_path(job, &reference, "", other);
+    rc = is_other_kind(c->row)
+           ? weft_verify_measure(other, run_dir, c->dtype, &out->distance,
+                                 &out->difference, &out->why)
+           : weft_verify_compare(other, run_dir, job->iterations,
+                                 &out->difference, &out->why);
     if (out->difference.number[0] || out->difference.tensor[0])
         out->state = WEFT_VERIFY_DIFFERS;
     return rc;
+}
+
+/* The path of a row's last checkpoint. */
+static const char *checkpoint_of(const struct weft_verify_job *job,
+                                 const struct weft_verify_case *c,
+                                 char out[PATH_BYTES])
+{
+    char suffix[64];
+    snprintf(suffix, sizeof suffix, "/checkpoints/iteration-%06d",
+             (int) job->iterations);
+    return row_path(job, c, suffix, out);
+}
+
+/* Checks that there is something to compare a row with. */
+static int check_reference(const struct weft_verify_job *job,
+                           const struct weft_verify_case *c,
+                           struct weft_err *err)
+{
+    const struct weft_verify_case reference = reference_of(c);
+    char path[PATH_BYTES];
+    return reference.row == c->row
+                || weft_dir_exists(checkpoint_of(job, &reference, path))
+             ? 0
+             : weft_err_set(err, WEFT_ENOTFOUND,
+                            "it is to be compared with row '%s', which did "
+                            "not end",
+                            reference.row->name);
 }
 
 /* Removes a row's checkpoint after the comparison, as it is large. */
 static void remove_row(const struct weft_verify_job *job,
                        const struct weft_verify_case *c)
 {
-    char path[PATH_BYTES], suffix[64];
-    snprintf(suffix, sizeof suffix, "/checkpoints/iteration-%06d",
-             (int) job->iterations);
+    char path[PATH_BYTES];
     if (!job->keep)
-        (void) weft_dir_remove(row_path(job, c, suffix, path), NULL);
+        (void) weft_dir_remove(checkpoint_of(job, c, path), NULL);
 }
 
 void weft_verify_run(const struct weft_verify_job *job,
                      const struct weft_verify_case *c,
                      struct weft_verify_result *out)
 {
-    bool reference = c->row == weft_verify_row(0);
     char *plan = NULL;
     *out = (struct weft_verify_result){.state = WEFT_VERIFY_OK};
     int rc = weft_verify_check(job, c, &plan, &out->why);
-    if (rc && !reference)
+    if (!rc)
+        rc = check_reference(job, c, &out->why);
+    if (rc && c->row != weft_verify_row(0))
         out->state = WEFT_VERIFY_SKIPPED;
     if (!rc)
         rc = train(job, c, &out->seconds, &out->why);
@@ -320,7 +392,7 @@ void weft_verify_run(const struct weft_verify_job *job,
         rc = judge(job, c, plan, out);
     if (rc && out->state != WEFT_VERIFY_SKIPPED)
         out->state = WEFT_VERIFY_FAILED;
-    if (!reference)
+    if (!weft_verify_is_reference(c->row))
         remove_row(job, c);
     weft_free(plan);
 }
@@ -328,6 +400,8 @@ void weft_verify_run(const struct weft_verify_job *job,
 void weft_verify_end(const struct weft_verify_job *job,
                      const struct weft_verify_case *c)
 {
-    const struct weft_verify_case reference = reference_of(c);
-    remove_row(job, &reference);
+    struct weft_verify_case one = *c;
+    for (size_t i = 0; (one.row = weft_verify_row(i)) != NULL; i++)
+        if (weft_verify_is_reference(one.row))
+            remove_row(job, &one);
 }

@@ -2,7 +2,7 @@
 /*
  * The job that `weft verify` runs in many ways (rows). Each row is a child
  * process `weft train` in a folder of its own; its results are compared with
- * those of the reference row.
+ * those of its reference, another row.
  */
 #ifndef WEFT_VERIFY_JOB_H
 #define WEFT_VERIFY_JOB_H
@@ -21,6 +21,7 @@ struct weft_verify_job {
     char *program;       /* path of weft */
     const char *mpiexec; /* command for rows of several ranks; NULL: none */
     const char *no_mpi;  /* the reason if mpiexec is NULL */
+    int32_t n_gpus;      /* of this machine, for rows on GPUs */
     double timeout_s;    /* of a row */
     bool keep;           /* leave the rows' folders */
     const volatile sig_atomic_t *stop;
@@ -38,7 +39,8 @@ struct weft_verify_result {
     double seconds;
     struct weft_verify_hashes hashes; /* of states OK, DIFFERS */
     struct weft_verify_difference difference;
-    struct weft_err why; /* of FAILED, SKIPPED */
+    struct weft_verify_distance distance; /* of the first row on a GPU */
+    struct weft_err why;                  /* of FAILED, SKIPPED */
 };
 
 /* Whether the job can run a case. plan_out: the text of its plan; the caller
@@ -48,13 +50,15 @@ int weft_verify_check(const struct weft_verify_job *job,
                       const struct weft_verify_case *c, char **plan_out,
                       struct weft_err *err);
 
-/* Runs a case. The first row that is run for an algorithm and a data type must
- * be row 0, the reference: the others are compared with its folder, which is
- * kept until weft_verify_end(). */
+/* Whether others are compared with a row. */
+bool weft_verify_is_reference(const struct weft_verify_row *row);
+/* Runs a case. Of an algorithm and a data type the references must be run
+ * before the others: these are compared with their folders, which are kept
+ * until weft_verify_end(). The first row on a GPU must be near row 0. */
 void weft_verify_run(const struct weft_verify_job *job,
                      const struct weft_verify_case *c,
                      struct weft_verify_result *out);
-/* Removes the reference's folder of c's algorithm and data type, unless
+/* Removes the references' folders of c's algorithm and data type, unless
  * job->keep. */
 void weft_verify_end(const struct weft_verify_job *job,
                      const struct weft_verify_case *c);

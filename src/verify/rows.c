@@ -55,7 +55,9 @@ enum {
     BOTH = F32 | BF16,
     /* every algorithm runs the row, not the first one alone */
     ALL = WEFT_VERIFY_ALL,
-    QUICK = WEFT_VERIFY_ALL_QUICK | ALL
+    QUICK = WEFT_VERIFY_ALL_QUICK | ALL,
+    GPUS = WEFT_VERIFY_GPUS,
+    SHARED = WEFT_VERIFY_SHARED | GPUS
 };
 
 static const struct weft_verify_row rows[] = {
@@ -141,6 +143,35 @@ static const struct weft_verify_row rows[] = {
     {"ranks4-realloc", 4, 1, NULL, &realloc_mix, ALL},
     {"ranks4-apart", 4, 1, NULL, &apart_mix, NO},
     {"ranks4-fused", 4, 1, FUSED "layout=dp2pp2,micro_batches=2", NULL, NO},
+
+    {"gpu", 1, 1, NULL, NULL, BOTH | QUICK | GPUS},
+    {"gpu-micro-batches-5", 1, 1, "train.micro_batches=5", NULL, BF16 | GPUS},
+    {"gpu-decode-steps", 1, 1,
+     "rollout.chunk_tokens=1 rollout.slots=2 rollout.prefill_tokens=3", NULL,
+     F32 | ALL | GPUS},
+    {"gpu-offload", 1, 1, "layout=dp1,recompute,offload", NULL, ALL | GPUS},
+    {"gpu-ranks2-dp2", 2, 1, NULL, NULL, QUICK | SHARED},
+    {"gpu-ranks2-tp2", 2, 1, "layout=tp2", NULL, BOTH | SHARED},
+    {"gpu-ranks2-pp2", 2, 1, "layout=pp2,micro_batches=3", NULL, SHARED},
+
+    {"gpu2-dp2", 1, 2, NULL, NULL, GPUS},
+    {"gpu2-tp2", 1, 2, "layout=tp2", NULL, BOTH | QUICK | GPUS},
+    {"gpu2-pp2", 1, 2, "layout=pp2,micro_batches=3", NULL, F32 | ALL | GPUS},
+    {"gpu2-zero3", 1, 2, "layout=dp2,zero=3", NULL, ALL | GPUS},
+    {"gpu2-fused", 1, 2, FUSED "layout=pp2,micro_batches=3", NULL, GPUS},
+    {"gpu2-ranks2-tp2", 2, 1, "layout=tp2", NULL, GPUS},
+    {"gpu4-dp2tp2", 1, 4, "layout=dp2tp2,zero=1", NULL, GPUS},
+    {"gpu4-tp2pp2", 1, 4, "layout=tp2pp2,micro_batches=5,recompute", NULL,
+     GPUS},
+    {"gpu4-realloc", 1, 4, NULL, &realloc_mix, BF16 | ALL | GPUS},
+    {"gpu4-split", 1, 4, NULL, &split_mix, GPUS},
+    {"gpu4-apart", 1, 4, NULL, &apart_mix, GPUS},
+    {"gpu4-options", 1, 4, NULL, &options_mix, ALL | GPUS},
+    {"gpu4-fused", 1, 4, FUSED, &fused_mix, GPUS},
+    {"gpu4-ranks2-realloc", 2, 2, NULL, &realloc_mix, GPUS},
+    {"gpu4-ranks4-zero2", 4, 1, "layout=dp4,zero=2", NULL, GPUS},
+    {"gpu8-dp2tp2pp2", 1, 8, "layout=dp2tp2pp2,recompute,offload", NULL,
+     BF16 | GPUS},
 };
 
 bool weft_verify_knows(const struct weft_config_algorithm *algorithm,
@@ -161,6 +192,23 @@ bool weft_verify_knows(const struct weft_config_algorithm *algorithm,
 const struct weft_verify_row *weft_verify_row(size_t i)
 {
     return i < WEFT_COUNT(rows) ? &rows[i] : NULL;
+}
+
+int32_t weft_verify_gpus(const struct weft_verify_row *row)
+{
+    if (!(row->flags & WEFT_VERIFY_GPUS))
+        return 0;
+    return row->flags & WEFT_VERIFY_SHARED ? row->devices
+                                           : row->ranks * row->devices;
+}
+
+const struct weft_verify_row *weft_verify_reference(
+    const struct weft_verify_row *row)
+{
+    const struct weft_verify_row *first = rows;
+    while (weft_verify_gpus(row) && !weft_verify_gpus(first))
+        first++;
+    return first == row ? rows : first;
 }
 
 const char *weft_verify_label(const struct weft_verify_case *c, char out[96])
@@ -232,16 +280,23 @@ static int plan_call(const struct weft_verify_row *row,
     return 0;
 }
 
+void weft_verify_nodes(const struct weft_verify_row *row,
+                       struct weft_plan_needs *out)
+{
+    out->n_nodes = row->ranks;
+    out->n_gpus = weft_verify_gpus(row) ? row->devices : 0;
+    out->n_devices = row->devices + (out->n_gpus ? 1 : 0);
+}
+
 int weft_verify_plan(const struct weft_verify_row *row,
                      const struct weft_dataflow *flow, struct weft_plan *out,
                      struct weft_err *err)
 {
-    const struct weft_plan_needs needs = {
-        .n_nodes = row->ranks, .n_devices = row->devices, .flow = flow};
+    struct weft_plan_needs needs = {.flow = flow};
     const struct weft_verify_mix *mix = row->mix;
     int n[WEFT_STEP] = {0}, rc = 0;
-    *out = (struct weft_plan){
-        .n_nodes = row->ranks, .n_devices = row->devices, .flow = *flow};
+    weft_verify_nodes(row, &needs);
+    weft_plan_begin(&needs, out);
     for (int32_t i = 1; i < flow->n_calls && !rc; i++) {
         enum weft_call_kind kind = flow->call[i].kind;
         if (!weft_flow_placed(flow, i))

@@ -14,7 +14,9 @@ mpi=yes
 "$weft" info --json | grep -q '"mpi": "none"' && mpi=no
 # Open MPI's plug-ins are gone when leaks would be looked for.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-export ASAN_OPTIONS
+# Rows on GPUs have tests/cuda/verify.sh.
+CUDA_VISIBLE_DEVICES='' WEFT_CARDS=none
+export ASAN_OPTIONS CUDA_VISIBLE_DEVICES WEFT_CARDS
 
 fail()
 {

@@ -18,6 +18,9 @@ cards_tests += %D%/test_gpu_goldens
 %C%_test_gpu_goldens_SOURCES = %D%/test_gpu_goldens.c %D%/goldens.h
 %C%_test_gpu_goldens_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_goldens_LDADD = $(all_libs)
+cards_tests += %D%/test_gpu_context
+%C%_test_gpu_context_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_context_LDADD = $(all_libs)
 endif
 endif
-EXTRA_DIST += %D%/test_gpu_goldens.c %D%/goldens.h
+EXTRA_DIST += %D%/test_gpu_context.c %D%/test_gpu_goldens.c %D%/goldens.h

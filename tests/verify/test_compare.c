@@ -179,6 +179,89 @@ static void test_verify_compare_tensors(void)
           8);
 }
 
+/* ---- Numbers that are near --------------------------------------------- */
+
+/* Two samples, of a prompt of two tokens and responses of two and one. */
+struct near_run {
+    int token[3];
+    double logprob[3], norm;
+};
+
+static void write_near(const char *name, const struct near_run *r)
+{
+    char path[512], text[1024];
+    struct weft_err err;
+    uint64_t bits;
+    memcpy(&bits, &r->norm, sizeof bits);
+    snprintf(path, sizeof path, "%s/%s/digests", dir, name);
+    REQUIRE_OK(weft_dir_create(path, &err), err);
+    snprintf(path, sizeof path, "%s/%s/digests/000001.json", dir, name);
+    snprintf(text, sizeof text,
+             "{\"tokens\": {\"values\": [[1, 2, %d, %d], [1, 2, %d]]},\n"
+             " \"logprobs\": {\"values\": [[%.9g, %.9g], [%.9g]]},\n"
+             " \"values\": {\"values\": [[%d, 0], [0]]},\n"
+             " \"actor_grad_norms\": [\"%016llx\", \"4000000000000000\"]}\n",
+             r->token[0], r->token[1], r->token[2], r->logprob[0],
+             r->logprob[1], r->logprob[2], r->token[1] * 100,
+             (unsigned long long) bits);
+    REQUIRE_OK(weft_file_write(path, text, strlen(text), &err), err);
+}
+
+static void check_near(const struct near_run *r, enum weft_dtype dtype,
+                       struct weft_verify_distance expected, const char *says)
+{
+    char one[512], other[512];
+    struct weft_verify_distance d;
+    struct weft_verify_difference difference;
+    struct weft_err err;
+    snprintf(one, sizeof one, "%s/near", dir);
+    snprintf(other, sizeof other, "%s/other", dir);
+    write_near("other", r);
+    REQUIRE_OK(weft_verify_measure(one, other, dtype, &d, &difference, &err),
+               err);
+    CHECK(d.logprob > expected.logprob - 1e-9
+          && d.logprob < expected.logprob + 1e-9);
+    CHECK(d.norm > expected.norm - 1e-9 && d.norm < expected.norm + 1e-9);
+    CHECK_INT(d.n_logprobs, expected.n_logprobs);
+    CHECK_INT(d.n_norms, expected.n_norms);
+    CHECK_STR(difference.number, says);
+    CHECK_STR(difference.tensor, "");
+}
+
+static void test_verify_compare_near(void)
+{
+    const struct near_run near = {{5, 6, 7}, {-1, -2, -3}, 4};
+    struct near_run r = near;
+    write_near("near", &near);
+    check_near(&r, WEFT_F32, (struct weft_verify_distance){0, 0, 3, 1}, "");
+    r.logprob[1] = -2.00005; /* the largest of all, of either sign */
+    r.logprob[2] = -2.99999;
+    r.norm = 4.002;
+    check_near(&r, WEFT_F32, (struct weft_verify_distance){5e-5, 5e-4, 3, 1},
+               "");
+    r.logprob[1] = -2.05;
+    check_near(&r, WEFT_BF16, (struct weft_verify_distance){0.05, 5e-4, 3, 1},
+               "");
+    check_near(&r, WEFT_F32, (struct weft_verify_distance){0.05, 5e-4, 3, 1},
+               "iteration 1: log-probs of the same tokens are up to 0.05 "
+               "apart; f32 may have 0.0001");
+    r.logprob[1] = -2;
+    r.norm = 3.9;
+    check_near(&r, WEFT_BF16,
+               (struct weft_verify_distance){1e-5, 0.025, 3, 1}, "");
+    check_near(&r, WEFT_F32, (struct weft_verify_distance){1e-5, 0.025, 3, 1},
+               "iteration 1: norms of the first gradient are up to 0.025 of "
+               "them apart; f32 may have 0.001");
+    /* another token: its log-prob is of something else, and so is the norm */
+    r.token[1] = 60;
+    r.logprob[1] = -9;
+    check_near(&r, WEFT_F32, (struct weft_verify_distance){1e-5, 0, 2, 0},
+               "");
+    r.token[0] = r.token[2] = 50;
+    check_near(&r, WEFT_F32, (struct weft_verify_distance){0, 0, 0, 0},
+               "iteration 1: no response begins with the same token");
+}
+
 static void test_verify_compare_refuses(void)
 {
     char one[512], other[512];
@@ -201,4 +284,5 @@ static void test_verify_compare_refuses(void)
 WEFT_TESTS("verify/compare",
            {"test_verify_compare_names", test_verify_compare_names},
            {"test_verify_compare_tensors", test_verify_compare_tensors},
+           {"test_verify_compare_near", test_verify_compare_near},
            {"test_verify_compare_refuses", test_verify_compare_refuses})

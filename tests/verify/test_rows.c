@@ -17,25 +17,26 @@ static void test_verify_rows_fit(void)
     struct weft_err err;
     struct weft_verify_case c;
     struct weft_verify_job job = {
-        .dir = dir, .iterations = 2, .mpiexec = "none"};
+        .dir = dir, .iterations = 2, .mpiexec = "none", .n_gpus = 8};
     snprintf(dir, sizeof dir, "%s/weft-test-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(dir) != NULL);
     REQUIRE_OK(weft_verify_make(dir, &err), err);
     for (int k = 0; (c.algorithm = weft_algorithms[k]) != NULL; k++)
         for (int d = WEFT_F32; d <= WEFT_BF16; d++) {
-            int n = 0, ranks = 1;
+            int n = 0, ranks = 1, n_gpu = 0;
             c.dtype = (enum weft_dtype) d;
             for (size_t i = 0; (c.row = weft_verify_row(i)) != NULL; i++) {
                 if (!weft_verify_has(&c, k == 0))
                     continue;
                 n++;
+                n_gpu += weft_verify_gpus(c.row) > 0;
                 ranks = c.row->ranks > ranks ? c.row->ranks : ranks;
                 char *plan = NULL;
                 REQUIRE_OK(weft_verify_check(&job, &c, &plan, &err), err);
                 weft_free(plan);
             }
-            CHECK(n >= 12 && ranks == 4);
+            CHECK(n - n_gpu >= 12 && ranks == 4 && n_gpu >= 5);
         }
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
@@ -46,6 +47,13 @@ static void first_flow(struct weft_dataflow *out)
     const struct weft_config c = {.algorithm = weft_algorithms[0]};
     weft_algorithm_of(&c)->flow(
         &(struct weft_flow_needs){.reference = true, .n_rewards = 1}, out);
+}
+
+/* The number of the i-th device of a plan's kind: GPUs, if it has any. */
+static int32_t number_of(const struct weft_plan *plan, int32_t i)
+{
+    int32_t n = plan->n_gpus > 0 ? plan->n_gpus : plan->n_devices;
+    return i / n * plan->n_devices + i % n;
 }
 
 /* A mix names the same devices on 1 x 4, 2 x 2 and 4 x 1. */
@@ -83,7 +91,7 @@ static void test_verify_rows_mixes(void)
                 CHECK_INT(weft_mesh_size(&p->mesh), size);
                 for (int32_t d = 0; d < size; d++)
                     CHECK_INT(weft_mesh_device(&plan[k], &p->mesh, d),
-                              place->first + d);
+                              number_of(&plan[k], place->first + d));
             }
         }
     }
@@ -94,10 +102,12 @@ static void test_verify_rows_names(void)
 {
     const struct weft_verify_row *row, *other;
     char label[96];
-    int quick[2] = {0, 0};
+    int quick[2] = {0, 0}, quick_gpu = 0;
     for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++) {
-        quick[0] += row->flags & 1;
-        quick[1] += row->flags >> 1 & 1;
+        bool on_gpus = weft_verify_gpus(row) > 0;
+        quick_gpu += on_gpus && row->flags & 1;
+        quick[0] += !on_gpus && row->flags & 1;
+        quick[1] += !on_gpus && row->flags >> 1 & 1;
         CHECK(!(row->words && row->mix && strstr(row->words, "layout=")));
         for (size_t k = 0; k < i; k++) {
             other = weft_verify_row(k);
@@ -108,6 +118,7 @@ static void test_verify_rows_names(void)
     row = weft_verify_row(0);
     CHECK(row->ranks == 1 && row->devices == 1 && !row->words && !row->mix
           && (row->flags & 3) == 3);
+    CHECK(quick_gpu >= 3 && quick_gpu <= 8);
     struct weft_verify_case c = {row, weft_algorithms[0], WEFT_BF16};
     CHECK_STR(weft_verify_label(&c, label), "ppo/bf16/reference");
     c.dtype = WEFT_F32;
@@ -120,6 +131,33 @@ static void test_verify_rows_names(void)
     CHECK(!weft_verify_matches(&c, "ref"));
 }
 
+/* Rows of CPU devices are compared with the first, those of GPUs with the first
+ * of these, which is compared with the first. */
+static void test_verify_rows_references(void)
+{
+    const struct weft_verify_row *row, *first_gpu = NULL;
+    for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++) {
+        int32_t n = weft_verify_gpus(row);
+        CHECK_INT(n > 0, strncmp(row->name, "gpu", 3) == 0);
+        if (n > 0 && !first_gpu) {
+            first_gpu = row;
+            CHECK(n == 1 && row->ranks == 1);
+            CHECK(weft_verify_reference(row) == weft_verify_row(0));
+        } else {
+            CHECK(weft_verify_reference(row)
+                  == (n > 0 ? first_gpu : weft_verify_row(0)));
+        }
+        CHECK_INT(weft_verify_is_reference(row), i == 0 || row == first_gpu);
+        /* gpu4-...: of four GPUs; gpu-ranks2-...: two ranks on one */
+        if (n > 0)
+            CHECK_INT(n, row->name[3] == '-' || !row->name[3]
+                             ? 1
+                             : row->name[3] - '0');
+    }
+    CHECK(first_gpu != NULL);
+}
+
 WEFT_TESTS("verify/rows", {"test_verify_rows_fit", test_verify_rows_fit},
            {"test_verify_rows_mixes", test_verify_rows_mixes},
-           {"test_verify_rows_names", test_verify_rows_names})
+           {"test_verify_rows_names", test_verify_rows_names},
+           {"test_verify_rows_references", test_verify_rows_references})
