@@ -91,7 +91,7 @@ endif
 # Tests that take too long for every push.
 check-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/%D%/run/random.sh 30
-.PHONY: check-long
+.PHONY: check-cards check-cards-long check-long
 
 clean-tests:
 	rm -rf starpu-home fuzz

@@ -81,8 +81,9 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
-cards_scripts = %D%/bench.sh %D%/devices.sh %D%/memory.sh %D%/own_sums.sh %D%/training.sh
-EXTRA_DIST += $(cards_scripts)
+cards_scripts = %D%/training.sh %D%/algorithms.sh %D%/changes.sh %D%/bench.sh \
+	%D%/devices.sh %D%/memory.sh %D%/own_sums.sh %D%/verify.sh
+EXTRA_DIST += $(cards_scripts) %D%/cards.sh
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
 cards_tests += %D%/test_cards
@@ -93,7 +94,8 @@ endif
 endif
 check_PROGRAMS += $(cards_tests)
 # What they are without all that only emulated cards have must compile, too.
-check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT)
+check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT) \
+    examples/01_score$(EXEEXT) examples/02_generate$(EXEEXT)
 	for t in $(cards_tests); do \
 	    $(CC) $(DEFS) -I. -DWEFT_CUDA_AS_ON_A_CARD $(AM_CPPFLAGS) \
 	        $(STARPU_CPPFLAGS) $(CUDA_CFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
@@ -102,6 +104,12 @@ check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
 	    check_PROGRAMS='$(cards_tests)' \
 	    TESTS='$(cards_tests) $(cards_scripts)'
+# What takes too long for every push: runs drawn at random, and every row of
+# weft verify on GPUs with every algorithm.
+check-cards-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/tests/run/random.sh 30 15 cards
+	@$(AM_TESTS_ENVIRONMENT) WEFT_CARDS=8 ./weft$(EXEEXT) verify --rows 'gpu*' \
+	    --mpiexec "$(MPIEXEC)"
 # For tools/bundle-gpu: all that a machine with a card alone can run.
 card_programs = weft$(EXEEXT) bench/gpu$(EXEEXT) $(cards_tests) \
 	$(filter tests/kern/card_%,$(check_PROGRAMS))

@@ -7,35 +7,8 @@
 # to a tolerance. So it is with all of it where cards have an order of their own
 # (WEFT_CARDS_SUMS=own): what CPU devices have is then what one card has.
 set -u
-weft=$WEFT_BUILDDIR/weft
-quick=$WEFT_SRCDIR/examples/quickstart
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-failed=0
+. "$WEFT_SRCDIR/tests/cuda/cards.sh"
 
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' out
-    failed=1
-}
-
-plain= # words of runs that others have the bits of: none, on CPU devices
-[ -z "${WEFT_CARDS_SUMS:-}" ] || plain=runtime.devices=gpu
-if [ -z "$plain" ] && "$weft" info | grep -q 'chosen  *c$'; then
-    echo "skipped: this CPU has no fused multiply-adds"
-    exit 77
-fi
-
-model() # FOLDER words
-{
-    folder=$1
-    shift
-    "$weft" init --hidden 32 --layers 2 --heads 4 --kv-heads 1 \
-        --intermediate 72 --max-positions 64 -o "$folder" "$@" >out 2>&1 ||
-        fail "$folder"
-}
 model untied
 model tied --tied --family qwen2 # with biases
 model norms --family qwen3
@@ -52,16 +25,6 @@ train() # RUN MODEL words: two steps of a few rows
         { fail "$run $*: status"; return 1; }
     grep -q "were predicted" out && fail "$run $*: more memory"
     return 0
-}
-
-same() # RUN RUN
-{
-    n=0
-    for f in $(cd "$1" && find checkpoints -name '*.safetensors'); do
-        cmp "$1/$f" "$2/$f" >>out 2>&1 || fail "$1 and $2: $f"
-        n=$((n + 1))
-    done
-    [ $n -ge 3 ] || fail "$1: $n files" # weights, two moments
 }
 
 kind=
@@ -211,6 +174,24 @@ done
     --max-positions 64 --scalar -o reward >out 2>&1 || fail reward
 one score reward --data texts.jsonl
 
+# Programs on weft.h: the lines that CPU devices print.
+for example in 01_score 02_generate; do
+    program=$WEFT_BUILDDIR/examples/$example
+    for on in '' gpu; do
+        # shellcheck disable=SC2086
+        "$program" "$quick/model" "sort 30754: " $on >"example-$on" 2>out ||
+            fail "$example $on"
+    done
+    [ -n "$plain" ] || cmp example- example-gpu >>out 2>&1 ||
+        fail "$example gpu: other lines"
+    WEFT_CARDS=none "$program" "$quick/model" text gpu >out 2>&1 &&
+        fail "$example without a GPU: status"
+    grep -qF "the program asks for GPUs, but Weft can use no GPU here: no CUDA \
+driver; weft_context_open() runs on this machine's CPUs instead" out ||
+        fail "$example without a GPU"
+done
+on=
+
 # Numbers that are not finite, from weights of 3e38: the sentence of a CPU.
 cp -r tied nan
 bytes=$(wc -c <nan/model.safetensors)
@@ -299,7 +280,7 @@ WEFT_CARDS_GRAPHS=graphs-apart WEFT_CARDS_PEER=0 WEFT_CARDS=2 ppo ppo-apart \
     same ppo-cpu-f32 ppo-apart
 [ "$(graphs graphs-apart 2)" = 0 ] || fail "graphs of cards that are apart"
 # A launch is refused in a tp group: the others do not wait for it.
-for after in 560 600; do # in the first steps
+for after in 560 600 698; do # in the first steps
     WEFT_CARDS_REFUSED=$after WEFT_CARDS=2 run_ppo ppo-refused \
         numerics.dtype=f32 runtime.devices=gpu layout=tp2 &&
         fail "a launch that is refused: status"
@@ -331,7 +312,12 @@ WEFT_CARDS=2 ppo ppo-fused numerics.dtype=f32 runtime.devices=gpu \
     same ppo-cpu-f32 ppo-fused
 tail -n 1 ppo-fused/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
     fail "fused training out of order"
-# responses long enough for samples to be left on both when half are done
+# responses long enough for samples to be left on both when half are done, in an
+# order of statuses that is said, as one card may be far ahead of the other
+for i in 1 2; do
+    echo "{\"iteration\": $i, \"call\": \"actor_generate\"," \
+        '"remaining": 0.5, "instances": 1, "most_batch": 0, "order": [0]}'
+done >moves.jsonl
 uneven="numerics.dtype=f32 rollout.prompts=4 rollout.max_new_tokens=48 \
 rollout.min_new_tokens=48 rollout.lengths=lognormal:10:1"
 # shellcheck disable=SC2086
@@ -339,7 +325,7 @@ rollout.min_new_tokens=48 rollout.lengths=lognormal:10:1"
     ppo ppo-cpu-uneven $uneven $plain
     WEFT_CARDS=2 ppo ppo-moved $uneven runtime.devices=gpu layout=dp2 \
         rollout.chunk_tokens=1 rollout.inter_stage_fusion=true \
-        rollout.remaining=0.5 rollout.instances=1 &&
+        rollout.decisions="$dir/moves.jsonl" &&
         same ppo-cpu-uneven ppo-moved
 }
 grep -q '"gen/migrated": [1-9]' ppo-moved/metrics.jsonl ||

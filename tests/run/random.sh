@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: tests/run/random.sh [N [SEED]]
+# usage: tests/run/random.sh [N [SEED [cards]]]
 #
 # Runs with inter-stage fusion, drawn at random: algorithms, ranks, devices,
 # layouts and placements, some of them with frozen models in host memory, when
@@ -8,12 +8,14 @@
 # without, said or chosen, once or several times, chunks, shared prefixes, KV
 # caches that are too small for all, staleness, fused training. Each ends with
 # the weights and samples of one device without fusion.
-# Three of them with each push, 30 by `make check-long`.
+# Three of them with each push, 30 by `make check-long`. With "cards" the devices
+# are emulated GPUs (`make check-cards-long`).
 set -u
 . "$WEFT_SRCDIR/tests/begin_ranks.sh"
 . "$WEFT_SRCDIR/tests/layers_cluster.sh"
 n=${1:-3}
 seed=${2:-15}
+kind=${3:-cpus}
 size="--hidden 64 --layers 4 --heads 4 --intermediate 256 --vocab 300 --tied
       --max-positions 256"
 # shellcheck disable=SC2086
@@ -62,7 +64,7 @@ done
 
 # A line for each: algorithm, staleness, ranks, devices of each, a placement's
 # name or "-" where the layout is among the words, words.
-awk -v n="$n" -v seed="$seed" '
+awk -v n="$n" -v seed="$seed" -v kind="$kind" '
 function below(k) # 0 .. k - 1
 {
     state = (state * 16807) % 2147483647
@@ -95,7 +97,8 @@ BEGIN {
         if (all > 1 && below(3) == 0)
             from = pick(all == 2 ? "interleave-2 trlx-coexisted verl" : \
                         "interleave-2 disaggregated openrlhf nemo-aligner")
-        words = "runtime.devices=" devices
+        words = kind == "cpus" ? "runtime.devices=" devices \
+            : "runtime.devices=gpu runtime.gpus=" devices
         words = words " " (from == "-" ? "layout=" layout \
                                        : "plan=plan" i + 1 ".json")
         if (below(2)) words = words " runtime.place=device"
@@ -143,12 +146,15 @@ while read -r algorithm stale ranks devices from words; do
         "$weft" train -q "$algorithm.yaml" "run_dir=$one" runtime.devices=1 \
             rollout.staleness="$stale" >log 2>&1 </dev/null ||
         { cat log; exit 1; }
+    of="--devices $devices"
+    [ "$kind" = cpus ] || of="runtime.devices=gpu --gpus $devices"
+    # shellcheck disable=SC2086
     [ "$from" = - ] ||
         "$weft" plan "$algorithm.yaml" --from "$from" --nodes "$ranks" \
-            --devices "$devices" -o "plan$i.json" >log 2>&1 </dev/null ||
+            $of -o "plan$i.json" >log 2>&1 </dev/null ||
         { cat log; exit 1; }
     # shellcheck disable=SC2086
-    on_ranks "$ranks" "$weft" train -q "$algorithm.yaml" "run_dir=run$i" \
+    WEFT_CARDS=$((ranks * devices)) on_ranks "$ranks" "$weft" train -q "$algorithm.yaml" "run_dir=run$i" \
         rollout.staleness="$stale" $words >log 2>&1 </dev/null ||
         { echo "FAILED: $i: $algorithm, staleness $stale, $ranks ranks, $words"
           cat log; failed=1; continue; }
