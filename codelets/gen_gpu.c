@@ -81,7 +81,7 @@ size_t weft_gen_scratch_bytes(const struct weft_shape *shape,
 {
     struct sizes s = sizes_of(shape, layers, range, gen, n_slots,
                               weft_gen_step_bytes(gen, n_slots, max_total));
-    return sum_of(&s);
+    return s.scratch > 0 ? sum_of(&s) : 0; /* not known without CUDA */
 }
 
 /* The rest calls kernels that are there with CUDA alone. */
