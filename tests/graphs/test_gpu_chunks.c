@@ -6,6 +6,7 @@
  * chunk whose steps are launched kernel by kernel, to which a CPU device gives
  * near log-probs. */
 #include "chunks_fixture.h"
+#include "plan/card_memory.h"
 
 static const struct weft_stage_layers all_layers = {0, 2, true, true};
 static bool has_small_graphs; /* no step fits them */
@@ -54,11 +55,12 @@ static struct counts run(int32_t device, int32_t kv_blocks,
     open_instance(device, 1, kv_blocks, &gen);
     /* the GPU's memory that its graphs take is reserved */
     weft_rt_memory(rt, WEFT_MEM_ACTIVATIONS, &bytes, &peak);
+    size_t graphs_bytes = weft_gen_graphs_bytes(
+        &f.model.shape, &all_layers, weft_all_blocks(&f.model.shape), SLOTS);
     CHECK_INT(bytes - before_bytes,
-              device < weft_rt_n_gpus(rt) ? weft_gen_graphs_bytes(
-                  &f.model.shape, &all_layers,
-                  weft_all_blocks(&f.model.shape), SLOTS)
-                                          : 0);
+              device < weft_rt_n_gpus(rt)
+                  ? weft_card_block_bytes(graphs_bytes, WEFT_MEM_ACTIVATIONS)
+                  : 0);
     iterate(&gen, args, out);
     weft_g_generate_release(&gen);
     return counted[0];
