@@ -86,7 +86,8 @@ fi
 expect 0 "2 rows of the same bits" "$config" --rows f32/decode-steps
 expect 0 '{"row": "ppo/f32/dp2", "ranks": 1, "devices": 2, "state": "ok"' \
     "$config" --rows f32/dp2 --json
-grep -q '^\], "ok": 2, "differs": 0, "failed": 0, "skipped": 0}$' out ||
+# Behind the counts is why rows on GPUs are left out, where they are.
+grep -q '^\], "ok": 2, "differs": 0, "failed": 0, "skipped": 0[,}]' out ||
     fail "--json"
 
 # ---- Other bits -------------------------------------------------------------
