@@ -26,8 +26,8 @@ extern "C" {
  * (NULL: the task does not take this one), and the group's replicated
  * vectors. */
 struct weft_layer_tiles {
-    struct weft_tile *block[WEFT_MAX_BLOCKS];
     struct weft_tile *norms; /* kind NORMS; FINAL in the head's group */
+    struct weft_tile *block[WEFT_MAX_BLOCKS];
 };
 
 /* All parameter-shaped tiles of a model for one use (published forward,
@@ -334,7 +334,7 @@ enum weft_param_group { WEFT_GROUP_LAYER, WEFT_GROUP_EMBED, WEFT_GROUP_HEAD };
 WEFT_INLINE struct weft_layer_tiles weft_params_group(
     const struct weft_params *p, enum weft_param_group group, int32_t layer)
 {
-    struct weft_layer_tiles tiles = {{NULL}, NULL};
+    struct weft_layer_tiles tiles = {.norms = NULL};
     if (group == WEFT_GROUP_LAYER)
         return p->layer[layer];
     if (group == WEFT_GROUP_HEAD)
@@ -394,7 +394,8 @@ struct weft_grad_norm {
  * chunks that they hold. Fails the sequence when the norm is not finite. gate:
  * a float (NULL: 1); 0 makes weft_insert_adamw() do nothing. */
 void weft_insert_grad_norm(struct weft_seq *seq,
-                           const struct weft_where *where, float clip,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape, float clip,
                            int32_t n, struct weft_tile *const partial[],
                            struct weft_tile *gate, struct weft_tile *norm);
 /* Does one AdamW step on chunks of a group: updates optimizer tiles (each flat

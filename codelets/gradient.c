@@ -142,12 +142,24 @@ void weft_insert_tied_add(struct weft_seq *seq,
 
 /* ---- Norm -------------------------------------------------------------- */
 
-/* Header of a tile of partial sums: the group, and how many of the sums that
- * follow belong to each of the group's tiles. */
+/* A tile of partial sums: the group, and how many of the sums belong to each of
+ * the group's tiles, its T blocks and its norms; then the sums. */
 struct squares {
     int32_t number;
-    int32_t n[WEFT_GROUP_TILES];
+    int32_t n[];
 };
+
+static size_t squares_head(const struct weft_shape *shape)
+{
+    size_t n = (size_t) shape->n_blocks + 1;
+    return (sizeof(struct squares) + n * sizeof(int32_t) + 7) / 8 * 8;
+}
+
+/* Where the number of sums of a group's tile is. */
+static int32_t slot_of(const struct weft_shape *shape, int32_t index)
+{
+    return index == WEFT_MAX_BLOCKS ? shape->n_blocks : index;
+}
 
 /* How many sums a tile has: one if it holds all its chunks, else one per
  * chunk. */
@@ -169,7 +181,7 @@ size_t weft_squares_bytes(const struct weft_shape *shape,
     for (int32_t i = 0; i < WEFT_GROUP_TILES; i++)
         if (chunks->of[i].n > 0)
             n += numbers_of(shape, group, i, chunks->of[i]);
-    return sizeof(struct squares) + (size_t) n * sizeof(double);
+    return squares_head(shape) + (size_t) n * sizeof(double);
 }
 
 /* The sums of a tile's chunks. scratch: a GPU's. */
@@ -207,12 +219,14 @@ static int sum_squares(const void *args, void *const buf[], int n_buf,
     const struct chunks_task *t = args;
     weft_assert(n_buf == 1 + t->list.n);
     struct squares *head = buf[0];
-    double *out = (double *) (head + 1);
+    size_t head_bytes = squares_head(t->shape);
+    double *out = (double *) (void *) ((char *) buf[0] + head_bytes);
     struct CUstream_st *stream = weft_exec_stream(x);
     void *scratch = WEFT_ON_GPU(stream) ? squares_scratch(t, x) : NULL;
     if (WEFT_ON_GPU(stream) && !scratch)
         return weft_gpu_failed(x);
-    *head = (struct squares){.number = t->number};
+    memset(head, 0, head_bytes);
+    head->number = t->number;
     for (int32_t i = 0; i < t->list.n; i++) {
         int32_t index = t->list.index[i];
         struct weft_range chunks = t->chunks.of[index];
@@ -221,15 +235,16 @@ static int sum_squares(const void *args, void *const buf[], int n_buf,
         if (!sum)
             return WEFT_ENOMEM;
         tile_squares(t, index, buf[1 + i], sum, stream, scratch);
-        head->n[index] = numbers_of(t->shape, t->group, index, chunks);
+        int32_t n = numbers_of(t->shape, t->group, index, chunks);
+        head->n[slot_of(t->shape, index)] = n;
         double whole = 0;
         for (int32_t k = 0; k < chunks.n; k++)
             whole += sum[k];
-        if (head->n[index] == 1)
+        if (n == 1)
             *out = whole;
         else
             memcpy(out, sum, bytes);
-        out += head->n[index];
+        out += n;
     }
     return 0;
 }
@@ -257,28 +272,31 @@ void weft_insert_sum_squares(struct weft_seq *seq,
 }
 
 struct norm_task {
+    const struct weft_shape *shape;
     float clip;
     int32_t n;
     bool gate;
 };
 
-/* The sum of squares of tile number `index` of a group, whose sums are in n
- * buffers. */
-static double tile_sum(void *const buf[], int32_t n, int32_t index)
+/* The sum of squares of a group's tile, whose sums are in n buffers. */
+static double tile_sum(const struct weft_shape *shape, void *const buf[],
+                       int32_t n, int32_t slot)
 {
     double sum = 0;
     for (int32_t i = 0; i < n; i++) {
         const struct squares *head = buf[i];
-        const double *value = (const double *) (head + 1);
-        for (int32_t k = 0; k < index; k++)
+        const double *value = (const void *) ((const char *) head
+                                              + squares_head(shape));
+        for (int32_t k = 0; k < slot; k++)
             value += head->n[k];
-        for (int32_t k = 0; k < head->n[index]; k++)
+        for (int32_t k = 0; k < head->n[slot]; k++)
             sum += value[k];
     }
     return sum;
 }
 
-static double squares_sum(void *const buf[], int32_t n)
+static double squares_sum(const struct weft_shape *shape, void *const buf[],
+                          int32_t n)
 {
     double sum = 0;
     for (int32_t first = 0, end; first < n; first = end) {
@@ -287,8 +305,8 @@ static double squares_sum(void *const buf[], int32_t n)
         for (end = first; end < n; end++)
             if (((const struct squares *) buf[end])->number != number)
                 break;
-        for (int32_t k = 0; k < WEFT_GROUP_TILES; k++)
-            group += tile_sum(buf + first, end - first, k);
+        for (int32_t k = 0; k <= shape->n_blocks; k++)
+            group += tile_sum(shape, buf + first, end - first, k);
         sum += group;
     }
     return sum;
@@ -301,7 +319,7 @@ static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
     weft_assert(n_buf == 1 + t->n + t->gate);
     bool skip = t->gate && *(const float *) buf[n_buf - 1] == 0;
     struct weft_grad_norm *out = buf[0];
-    double norm = sqrt(squares_sum(buf + 1, t->n));
+    double norm = sqrt(squares_sum(t->shape, buf + 1, t->n));
     if (!isfinite(norm))
         return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
                             "the gradient is not finite (norm %f); lower the "
@@ -315,13 +333,14 @@ static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
 WEFT_CODELET(grad_norm, 0x004d40, grad_norm_cpu)
 
 void weft_insert_grad_norm(struct weft_seq *seq,
-                           const struct weft_where *where, float clip,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape, float clip,
                            int32_t n, struct weft_tile *const partial[],
                            struct weft_tile *gate, struct weft_tile *norm)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct norm_task task = {clip, n, gate != NULL};
+    struct norm_task task = {shape, clip, n, gate != NULL};
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, norm, WEFT_WRITE);

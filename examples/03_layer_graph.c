@@ -73,7 +73,7 @@ int main(void)
     struct weft_context *context;
     struct weft_seq *seq;
     struct weft_shape shape = tiny_shape();
-    struct weft_layer_tiles layer = {{0}, NULL};
+    struct weft_layer_tiles layer = {.norms = NULL};
     struct weft_params params = {.layer = &layer};
     struct weft_tile *text, *batch[N_BATCHES], *x[N_BATCHES];
     struct weft_where where = {

@@ -248,14 +248,14 @@ static void through_stages(struct step *s)
 {
     const struct weft_g_pass *pass = &s->pass;
     struct weft_g_stage stage, at, before = {.n = 0};
-    struct weft_g_value x, previous = {{NULL}, {false}}, batch;
+    struct weft_g_value x, previous = {.own = 0}, batch;
     int32_t home = weft_tile_place(s->instance->state);
     for (int32_t i = 0; i < s->gen->layout.plan.pp; i++) {
         weft_g_stage_get(&s->gen->layout, s->instance->dp, i, &stage);
         at = rows_at(s, &stage);
         weft_g_value_of_tile(pass, s->batch, home, &at, &batch);
         if (stage.is_first && stage.is_last && s->gen->layout.is_gpu_gang) {
-            x = (struct weft_g_value){{NULL}, {false}};
+            x = (struct weft_g_value){.own = 0};
         } else if (stage.is_first) {
             weft_g_value_rows(pass, &at, "activation", -1, &x);
         } else {

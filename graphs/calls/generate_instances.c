@@ -237,7 +237,7 @@ static void behind_stage(struct weft_seq *seq, const struct weft_where *where,
                          const struct weft_g_stage *stage,
                          struct weft_tile *tile)
 {
-    const struct weft_layer_tiles to = {{NULL}, tile};
+    const struct weft_layer_tiles to = {.norms = tile};
     int32_t first = stage->first - stage->is_first;
     for (int32_t l = first; l < stage->end + stage->is_last; l++) {
         enum weft_param_group group = l < stage->first ? WEFT_GROUP_EMBED

@@ -89,7 +89,7 @@ static void through(const struct weft_g_pass *pass,
 {
     bool gang = view->layout.is_gang && view->layout.plan.tp > 1;
     struct weft_g_stage stage, before = {.n = 0};
-    struct weft_g_value x, previous = {{NULL}, {false}}, b;
+    struct weft_g_value x, previous = {.own = 0}, b;
     for (int32_t s = 0; s < view->layout.plan.pp; s++) {
         weft_g_stage_get(&view->layout, dp, s, &stage);
         weft_g_value_of_tile(pass, batch, batch_place, &stage, &b);

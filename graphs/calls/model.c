@@ -134,12 +134,17 @@ struct weft_layer_tiles weft_g_bundle_tiles(const struct weft_g_model *m,
                                             const struct weft_g_bundle *b,
                                             const struct weft_params *p)
 {
-    struct weft_layer_tiles all = weft_params_group(p, b->group, b->layer);
-    struct weft_layer_tiles out = {{NULL}, b->tp == 0 ? all.norms : NULL};
+    const struct weft_layer_tiles *all = b->group == WEFT_GROUP_LAYER
+                                           ? &p->layer[b->layer]
+                                           : &p->head;
+    bool embeds = b->group == WEFT_GROUP_EMBED;
+    struct weft_tile *const *block = embeds ? p->embed : all->block;
+    struct weft_layer_tiles out = {.norms = b->tp == 0 && !embeds ? all->norms
+                                                                  : NULL};
     struct weft_range range = weft_plan_range(m->shape.n_blocks,
                                               m->home.plan.tp, b->tp);
     for (int32_t i = range.first; i < range.first + range.n; i++)
-        out.block[i] = all.block[i];
+        out.block[i] = block[i];
     return out;
 }
 
@@ -355,7 +360,7 @@ static int layers_alloc(const struct weft_g_model *m, struct weft_params *p,
 static void params_release(const struct weft_shape *shape,
                            struct weft_params *p)
 {
-    for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++) {
+    for (int32_t b = 0; b < shape->n_blocks; b++) {
         weft_tile_release(p->embed[b]);
         weft_tile_release(p->head.block[b]);
         for (int32_t l = 0; p->layer && l < shape->n_layers; l++)

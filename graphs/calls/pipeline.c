@@ -152,7 +152,7 @@ static struct weft_g_arrival arrive(struct weft_g_flight *f,
     struct weft_g_arrival out = *in;
     struct weft_g_stage from = weft_g_stage_of_place(f->batch_place);
     struct weft_g_value batch = {.at = {f->batch}};
-    *in = (struct weft_g_arrival){.batch = {{NULL}, {false}}};
+    *in = (struct weft_g_arrival){.batch = {.own = 0}};
     weft_g_value_fetch(&f->pass, &from, &batch, stage, &out.batch);
     return out;
 }
@@ -217,7 +217,7 @@ static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
     f->stats = weft_g_temp(pass, "statistics", WEFT_MEM_SAMPLES, -1, bytes,
                            stage->place[0]);
     weft_g_value_rows(pass, stage, "gradient of activation", -1, &f->dx[s]);
-    struct weft_g_value kl = {{NULL}, {false}}, gate = kl;
+    struct weft_g_value kl = {.own = 0}, gate = kl;
     for (int32_t p = 0; p < stage->n_places; p++) {
         gate.at[p] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
                                     t->loss.gate, stage->place[p]);

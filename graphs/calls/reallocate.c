@@ -51,9 +51,12 @@ static void for_each_need(const struct weft_shape *s,
         }
 }
 
-/* Tiles are numbered by group (embedding, layers, head), ROW numbers for each:
+/* Tiles are numbered by group (embedding, layers, head), T + 1 for each:
  * its blocks, then its norms. */
-enum { ROW = WEFT_MAX_BLOCKS + 1 };
+static size_t n_tiles(const struct weft_shape *s)
+{
+    return ((size_t) s->n_layers + 2) * ((size_t) s->n_blocks + 1);
+}
 
 static size_t index_of(const struct weft_shape *s, enum weft_tile_kind kind,
                        int32_t layer, int32_t block)
@@ -63,20 +66,27 @@ static size_t index_of(const struct weft_shape *s, enum weft_tile_kind kind,
     size_t row = kind == WEFT_TILE_EMBED ? 0
                : last                    ? (size_t) s->n_layers + 1
                                          : (size_t) layer + 1;
-    return row * ROW + (size_t) (norms ? WEFT_MAX_BLOCKS : block);
+    return row * ((size_t) s->n_blocks + 1)
+         + (size_t) (norms ? s->n_blocks : block);
 }
 
 static enum weft_tile_kind kind_at(const struct weft_shape *s, size_t index,
                                    int32_t *layer_out, int32_t *block_out)
 {
-    size_t row = index / ROW, column = index % ROW;
-    bool norms = column == WEFT_MAX_BLOCKS, last = row > (size_t) s->n_layers;
+    size_t n = (size_t) s->n_blocks + 1, row = index / n, column = index % n;
+    bool norms = column == n - 1, last = row > (size_t) s->n_layers;
     *layer_out = row == 0 || last ? -1 : (int32_t) row - 1;
     *block_out = norms ? 0 : (int32_t) column;
     return row == 0 ? WEFT_TILE_EMBED
          : last     ? (norms ? WEFT_TILE_FINAL : WEFT_TILE_HEAD)
          : norms    ? WEFT_TILE_NORMS
                     : WEFT_TILE_LAYER;
+}
+
+/* The number that no tile has: an embedding has no norms. */
+static bool is_embed_norms(const struct weft_shape *s, size_t index)
+{
+    return index == (size_t) s->n_blocks;
 }
 
 /* need[place * n + index]: whether a call of the layout reads the tile at the
@@ -99,7 +109,7 @@ static int needs_init(const struct weft_shape *shape,
                       const struct weft_g_layout *layout, int32_t n_places,
                       struct needs *out, struct weft_err *err)
 {
-    *out = (struct needs){shape, ((size_t) shape->n_layers + 2) * ROW, NULL};
+    *out = (struct needs){shape, n_tiles(shape), NULL};
     size_t n = (size_t) n_places * out->n;
     out->need = weft_alloc(n, sizeof *out->need);
     if (!out->need)
@@ -110,24 +120,27 @@ static int needs_init(const struct weft_shape *shape,
 
 /* ---- When moved weights come and go ------------------------------------ */
 
+static struct weft_tile *last_of(const struct weft_shape *s,
+                                 struct weft_tile *const block[],
+                                 struct weft_tile *norms)
+{
+    for (int32_t b = s->n_blocks - 1; b >= 0; b--)
+        if (block[b])
+            return block[b];
+    return norms;
+}
+
 struct weft_tile *weft_g_last_state(const struct weft_g_model *m,
                                     int32_t place)
 {
     const struct weft_params *opt = m->trained ? &m->opt[place] : NULL;
-    for (int32_t g = m->shape.n_layers; g >= -1 && opt; g--) {
-        struct weft_layer_tiles tiles = weft_params_group(
-            opt,
-            g == m->shape.n_layers ? WEFT_GROUP_HEAD
-            : g < 0                ? WEFT_GROUP_EMBED
-                                   : WEFT_GROUP_LAYER,
-            g);
-        for (int32_t b = WEFT_MAX_BLOCKS - 1; b >= 0; b--)
-            if (tiles.block[b])
-                return tiles.block[b];
-        if (tiles.norms)
-            return tiles.norms;
-    }
-    return NULL;
+    if (!opt)
+        return NULL;
+    struct weft_tile *tile = last_of(&m->shape, opt->head.block,
+                                     opt->head.norms);
+    for (int32_t l = m->shape.n_layers - 1; l >= 0 && !tile; l--)
+        tile = last_of(&m->shape, opt->layer[l].block, opt->layer[l].norms);
+    return tile ? tile : last_of(&m->shape, opt->embed, NULL);
 }
 
 /* Where a place's tile that weft_g_moved_end() writes is kept. */
@@ -159,7 +172,7 @@ void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_params *moved,
                       const struct weft_params *own)
 {
-    size_t most = ((size_t) m->shape.n_layers + 2) * ROW;
+    size_t most = n_tiles(&m->shape);
     struct weft_tile **list = weft_alloc(most + 1,
                                          sizeof(struct weft_tile *));
     if (!list)
@@ -170,7 +183,7 @@ void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
         for (size_t i = 0; i < most && list[0]; i++) {
             int32_t layer, block;
             enum weft_tile_kind kind = kind_at(&m->shape, i, &layer, &block);
-            if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
+            if (is_embed_norms(&m->shape, i))
                 continue;
             struct weft_tile *tile = weft_g_params_tile(&moved[p], kind,
                                                         layer, block);
@@ -472,7 +485,7 @@ static void count_coming(struct opening *o, const struct needs *needs)
         int32_t layer, block, n_node, end;
         enum weft_tile_kind kind = kind_at(&m->shape, i, &layer, &block);
         double bytes = (double) weft_g_fwd_bytes(&m->shape, kind, block);
-        if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
+        if (is_embed_norms(&m->shape, i))
             continue;
         for (int32_t p = 0; p < m->n_places; p = end) {
             bool there = false;
@@ -500,7 +513,7 @@ static int view_fill(struct opening *o, const struct needs *needs)
     for (size_t i = 0; i < needs->n && !rc; i++) {
         struct wanted w = {.n_have = 0};
         w.kind = kind_at(&m->shape, i, &w.layer, &w.block);
-        if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
+        if (is_embed_norms(&m->shape, i))
             continue;
         rc = take_own(o, needs, i, &w);
         if (!rc && w.n_want > 0)

@@ -20,9 +20,10 @@
 /* A value of which every place of a stage has a copy; at[p] is the copy at
  * place number p of the stage. */
 struct weft_g_value {
+    uint32_t own; /* bit p: at[p] does not belong to another value */
     struct weft_tile *at[WEFT_MAX_BLOCKS];
-    bool own[WEFT_MAX_BLOCKS]; /* false: the tile belongs to another value */
 };
+_Static_assert(WEFT_MAX_BLOCKS <= 32, "a bit for each place of a stage");
 
 /* What all tasks of a micro-batch have in common. */
 struct weft_g_pass {
@@ -167,8 +168,9 @@ void weft_g_stage_embed(const struct weft_g_pass *pass,
 
 /* What a layer keeps for its backward pass. */
 struct weft_g_kept {
-    struct weft_tile *member[WEFT_MAX_BLOCKS]; /* NULL: nothing */
-    struct weft_g_value x_mid;                 /* empty with one member */
+    int32_t n; /* members; 0: nothing is kept */
+    struct weft_tile *member[WEFT_MAX_BLOCKS];
+    struct weft_g_value x_mid; /* empty with one member */
 };
 void weft_g_kept_create(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage, int32_t layer,

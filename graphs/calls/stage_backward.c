@@ -278,7 +278,7 @@ static void backward(const struct weft_g_layer *l)
 void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute)
 {
     struct weft_g_layer l = *layer;
-    struct weft_g_kept kept = {{NULL}, {{NULL}, {false}}};
+    struct weft_g_kept kept = {.n = 0};
     const struct weft_g_gang gang = {"layer_backward", l.index, NULL};
     if (weft_g_gang_begin(l.pass, l.stage, &gang)) {
         weft_g_gang_layer(&l, true);

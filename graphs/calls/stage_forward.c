@@ -61,7 +61,7 @@ void weft_g_kept_create(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage, int32_t layer,
                         struct weft_g_kept *out)
 {
-    *out = (struct weft_g_kept){{NULL}, {{NULL}, {false}}};
+    *out = (struct weft_g_kept){.n = stage->n};
     if (stage->n > 1)
         weft_g_value_rows(pass, stage, "activation", layer, &out->x_mid);
     for (int32_t k = 0; k < stage->n; k++) {
@@ -77,9 +77,9 @@ void weft_g_kept_create(const struct weft_g_pass *pass,
 
 void weft_g_kept_release(struct weft_g_kept *kept)
 {
-    weft_g_release_all(kept->member, WEFT_MAX_BLOCKS);
+    weft_g_release_all(kept->member, kept->n);
     weft_g_value_release(&kept->x_mid);
-    *kept = (struct weft_g_kept){{NULL}, {{NULL}, {false}}};
+    *kept = (struct weft_g_kept){.n = 0};
 }
 
 /* y = x + sum of the members' roots, at every place; releases the roots. */
@@ -106,7 +106,7 @@ static void forward(const struct weft_g_layer *l)
     const struct weft_g_pass *pass = l->pass;
     const struct weft_g_stage *stage = l->stage;
     struct weft_tile *roots[WEFT_MAX_BLOCKS];
-    struct weft_g_value temp = {{NULL}, {false}};
+    struct weft_g_value temp = {.own = 0};
     struct weft_g_turn t = {0}, u = {0};
     if (stage->n == 1) {
         weft_g_next_member(pass, stage, &t);

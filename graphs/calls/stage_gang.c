@@ -81,10 +81,10 @@ void weft_g_gang_blocks(const struct weft_g_pass *pass,
                         struct weft_tile *const tile[])
 {
     int64_t there = 0;
-    for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
+    for (int b = 0; b < pass->shape->n_blocks; b++)
         there |= (int64_t) (tile[b] != NULL) << b;
     weft_gang_word(pass->rt, there);
-    for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
+    for (int b = 0; b < pass->shape->n_blocks; b++)
         if (tile[b])
             weft_gang_tile(pass->rt, tile[b]);
 }

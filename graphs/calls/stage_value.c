@@ -7,11 +7,11 @@ void weft_g_value_create(const struct weft_g_pass *pass,
                          enum weft_mem_class c, int32_t layer, size_t bytes,
                          struct weft_g_value *out)
 {
-    *out = (struct weft_g_value){{NULL}, {false}};
+    *out = (struct weft_g_value){.own = 0};
     for (int32_t p = 0; p < stage->n_places; p++) {
         out->at[p] = weft_g_temp(pass, kind, c, layer, bytes,
                                  stage->place[p]);
-        out->own[p] = true;
+        out->own |= 1u << p;
     }
 }
 
@@ -52,14 +52,14 @@ void weft_g_value_expect(const struct weft_g_pass *pass,
                          size_t bytes, const struct weft_g_value *after,
                          struct weft_g_value *out)
 {
-    *out = (struct weft_g_value){{NULL}, {false}};
+    *out = (struct weft_g_value){.own = 0};
     for (int32_t p = 0; p < to->n_places; p++) {
         int32_t s = source(pass, from, to->place[p], p);
         if (from->place[s] == to->place[p])
             continue;
         out->at[p] = weft_g_temp(pass, "received", c, -1, bytes,
                                  to->place[p]);
-        out->own[p] = true;
+        out->own |= 1u << p;
         struct weft_where where = weft_g_where_at(pass,
                                                   &to->member[to->lead[p]]);
         weft_insert_open(pass->seq, &where, after ? after->at[p] : NULL, 1,
@@ -76,7 +76,7 @@ void weft_g_value_fetch(const struct weft_g_pass *pass,
     for (int32_t p = 0; p < to->n_places; p++) {
         struct weft_tile *tile =
             value->at[source(pass, from, to->place[p], p)];
-        if (out->own[p])
+        if (out->own >> p & 1)
             weft_g_copy(pass, tile, out->at[p]);
         else
             out->at[p] = tile;
@@ -103,16 +103,14 @@ void weft_g_value_of_tile(const struct weft_g_pass *pass,
 void weft_g_value_hand_over(struct weft_g_value *from,
                             struct weft_g_value *to)
 {
-    for (int32_t p = 0; p < WEFT_MAX_BLOCKS; p++) {
-        int32_t q = 0;
-        if (!from->own[p])
-            continue;
+    for (uint32_t own = from->own; own; own &= own - 1) {
+        int p = WEFT_LOWEST_BIT(own), q = 0;
         while (q < WEFT_MAX_BLOCKS && to->at[q] != from->at[p])
             q++;
         if (q == WEFT_MAX_BLOCKS)
             continue;
-        to->own[q] = true;
-        from->own[p] = false;
+        to->own |= 1u << q;
+        from->own &= ~(1u << p);
     }
     weft_g_value_release(from);
 }
@@ -127,8 +125,7 @@ void weft_g_value_spread(const struct weft_g_pass *pass,
 
 void weft_g_value_release(struct weft_g_value *value)
 {
-    for (int32_t p = 0; p < WEFT_MAX_BLOCKS; p++)
-        if (value->own[p])
-            weft_tile_release(value->at[p]);
-    *value = (struct weft_g_value){{NULL}, {false}};
+    for (uint32_t own = value->own; own; own &= own - 1)
+        weft_tile_release(value->at[WEFT_LOWEST_BIT(own)]);
+    *value = (struct weft_g_value){.own = 0};
 }

@@ -146,7 +146,7 @@ struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *u,
                                          struct weft_layer_tiles like)
 {
     struct making m = {u, kind, mem, layer, place};
-    struct weft_layer_tiles out = {{NULL}, NULL};
+    struct weft_layer_tiles out = {.norms = NULL};
     weft_g_for_each_slot(&like, &out, temp_slot, &m);
     return out;
 }
@@ -305,7 +305,7 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
         if (weft_g_bundle_stage(u->m, b) != stage)
             continue;
         struct weft_g_node node = {
-            lo, size, set != NULL, false, {{NULL}, NULL}};
+            lo, size, set != NULL, false, {.norms = NULL}};
         int32_t place =
             weft_g_layout_member(&u->m->home, dp, stage, b->tp)->place;
         if (set) {
@@ -400,8 +400,8 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
     struct weft_where where = u->pass.where;
     where.device = first->device;
     if (squares)
-        weft_insert_grad_norm(u->seq, &where, u->t->grad_clip, (int32_t) n,
-                              squares,
+        weft_insert_grad_norm(u->seq, &where, &u->m->shape, u->t->grad_clip,
+                              (int32_t) n, squares,
                               weft_g_copy_at(u->t->copies, u->seq, &where,
                                              u->t->loss.gate, first->place),
                               norm);

@@ -21,7 +21,7 @@ static struct weft_layer_tiles state_at(const struct weft_g_update *u,
     }
     const struct weft_g_shard *s = &u->owned[i].shard;
     return s->place == place ? weft_g_shard_tiles(m, s, opt)
-                             : (struct weft_layer_tiles){{NULL}, NULL};
+                             : (struct weft_layer_tiles){.norms = NULL};
 }
 
 static bool is_empty(const struct weft_layer_tiles *tiles)
@@ -189,7 +189,7 @@ static void publish_shard(struct weft_g_update *u,
     const struct weft_g_model *m = u->m;
     struct weft_layer_tiles from = weft_g_shard_parts(m, s,
                                                       &m->fwd[s->place]);
-    struct weft_layer_tiles norms = {{NULL}, from.norms};
+    struct weft_layer_tiles norms = {.norms = from.norms};
     from.norms = NULL;
     copy_shard(u, s, from, weft_g_bundle_places(m, &s->bundle));
     if (norms.norms)
@@ -204,7 +204,7 @@ static void publish_norms(struct weft_g_update *u,
     const struct weft_g_model *m = u->m;
     struct weft_g_places places = all_places(u, b);
     const int32_t *at = places.at;
-    struct weft_layer_tiles from = {{NULL}, NULL};
+    struct weft_layer_tiles from = {.norms = NULL};
     for (int32_t i = 0; i < places.n && !from.norms; i++)
         if (weft_params_group(&m->opt[at[i]], b->group, b->layer).norms)
             from.norms =

@@ -106,7 +106,7 @@ static void adamw_at(int place, const struct weft_shape *s,
                      struct result *out)
 {
     struct weft_k_adamw o = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
-    struct weft_layer_tiles grad = {{NULL}, NULL}, opt = grad, fwd = grad;
+    struct weft_layer_tiles grad = {.norms = NULL}, opt = grad, fwd = grad;
     struct weft_chunks chunks = {{{0, 0}}};
     struct weft_where where = at(place);
     struct weft_grad_norm value = {3, 0.25f, 0};

@@ -358,7 +358,8 @@ static void train_at(int place, const struct weft_shape *s, bool two,
     }
     must_wait();
     int64_t before = n_waits();
-    weft_insert_grad_norm(seq, &where, 0.5f, N_GROUPS, squares, NULL, norm);
+    weft_insert_grad_norm(seq, &where, s, 0.5f, N_GROUPS, squares, NULL,
+                          norm);
     for (int g = 0; g < N_GROUPS; g++)
         update(&m, m.of[g].group, &o, norm);
     must_wait_once(before);
