@@ -85,21 +85,23 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
         HEAD = 2 + 4,  /* norm and rows; draws */
         STEP = 4, /* what it is told; tokens before it, embedded; its own */
         /* Of a group: a norm, and for each sum a meeting, the members' roots'
-         * sum, of which a member may have several, and where it is shared
-         * another meeting and the others' rows. */
-        GROUP_LAYER = 1 + 2 * 4 + 2 * (WEFT_MAX_ROOTS - 1),
+         * sum, and where it is shared another meeting and the others' rows. A
+         * member with several roots has a sum of each. */
+        GROUP_LAYER = 1 + 2 * 4,
         GROUP = 2 + 1 /* meetings; what is selected of all rows */
     };
     int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;
     int32_t n_blocks = shape->n_blocks, n_kv = shape->n_kv_heads;
     bool is_group = range.n < n_blocks;
+    struct weft_range root[WEFT_MAX_ROOTS];
+    int32_t n_roots = weft_k_roots(n_blocks, range, root);
     /* one launch if all KV heads are read alike */
     bool alike = n_kv % n_blocks == 0 || n_blocks % n_kv == 0;
     for (int32_t t = range.first; t < weft_range_end(range); t++)
         heads += shape->block[t].n_kv;
     int64_t layer = LAYER + 4 * range.n * product
                   + ATTENTION * (alike ? 1 : heads)
-                  + (is_group ? GROUP_LAYER : 0);
+                  + (is_group ? GROUP_LAYER + 2 * (n_roots - 1) : 0);
     int64_t head = layers->is_last ? HEAD + range.n * product : 0;
     if (is_group) /* the first member copies the others' logits */
         head += GROUP + (layers->is_last ? n_blocks - range.n : 0);

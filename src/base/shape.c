@@ -13,13 +13,18 @@ static int64_t panels_to_deal(const struct weft_shape *s)
                          WEFT_FF_GRAIN);
 }
 
-int32_t weft_shape_default_blocks(const struct weft_shape *shape)
+int32_t weft_shape_most_blocks(const struct weft_shape *shape)
 {
     int32_t t = WEFT_MAX_BLOCKS;
     int64_t panels = panels_to_deal(shape);
     while (t > 1 && (shape->n_heads % t != 0 || panels < t))
         t /= 2;
     return t;
+}
+
+int32_t weft_shape_default_blocks(const struct weft_shape *shape)
+{
+    return weft_min32(weft_shape_most_blocks(shape), WEFT_DEFAULT_BLOCKS);
 }
 
 /* Computes the share of block t when n columns or rows are dealt to the blocks
@@ -37,25 +42,26 @@ static void deal(int32_t n, int32_t t, int32_t n_blocks, int32_t *first_out,
 int weft_shape_partition(struct weft_shape *s, int32_t n_blocks,
                          struct weft_err *err)
 {
-    int32_t best = weft_shape_default_blocks(s);
+    int32_t most = weft_shape_most_blocks(s);
     if (n_blocks == 0)
-        n_blocks = best;
+        n_blocks = weft_shape_default_blocks(s);
     if (n_blocks < 1 || n_blocks > WEFT_MAX_BLOCKS
         || (n_blocks & (n_blocks - 1)) != 0)
         return weft_err_set(err, WEFT_EINVAL,
-                            "tensor_blocks %d is not 1, 2, 4 or 8", n_blocks);
+                            "tensor_blocks %d is not 1, 2, 4, 8, 16 or 32",
+                            n_blocks);
     if (s->n_heads % n_blocks != 0)
         return weft_err_set(err, WEFT_EINVAL,
                             "tensor_blocks %d does not divide the %d query "
                             "heads; the largest that does is %d",
-                            n_blocks, s->n_heads, best);
+                            n_blocks, s->n_heads, most);
     if (panels_to_deal(s) < n_blocks)
         return weft_err_set(err, WEFT_EINVAL,
                             "tensor_blocks %d: intermediate size %d and "
                             "vocabulary %d must each have %d panels of %d; "
                             "the largest that fits is %d",
                             n_blocks, s->intermediate, s->vocab, n_blocks,
-                            WEFT_FF_GRAIN, best);
+                            WEFT_FF_GRAIN, most);
     s->n_blocks = n_blocks;
     int32_t heads = s->n_heads / n_blocks;
     int32_t per_kv = s->n_heads / s->n_kv_heads;

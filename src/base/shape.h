@@ -27,10 +27,11 @@ extern "C" {
 #endif
 
 enum {
-    WEFT_PANEL = 32,     /* rows of a panel of a matrix part */
-    WEFT_FF_GRAIN = 64,  /* MLP columns and vocabulary are cut at multiples */
-    WEFT_MAX_BLOCKS = 8, /* T */
-    WEFT_PAGE_TOKENS = 64 /* KV page, and the aligned attention segment */
+    WEFT_PANEL = 32,    /* rows of a panel of a matrix part */
+    WEFT_FF_GRAIN = 64, /* MLP columns and vocabulary are cut at multiples */
+    WEFT_MAX_BLOCKS = 32,    /* T */
+    WEFT_DEFAULT_BLOCKS = 8, /* T where the configuration has none, at most */
+    WEFT_PAGE_TOKENS = 64    /* KV page, and the aligned attention segment */
 };
 
 enum weft_rope { WEFT_ROPE_DEFAULT, WEFT_ROPE_LINEAR, WEFT_ROPE_LLAMA3 };
@@ -77,13 +78,15 @@ WEFT_INLINE int32_t weft_range_end(struct weft_range range)
     return range.first + range.n;
 }
 
-/* The default T: the largest power of two <= 8 that divides the query heads
- * and leaves every block a panel of the MLP and of the vocabulary. */
+/* The largest T there can be: a power of two that divides the query heads and
+ * leaves every block a panel of the MLP and of the vocabulary. */
+int32_t weft_shape_most_blocks(const struct weft_shape *shape);
+/* The default T: the largest such up to WEFT_DEFAULT_BLOCKS. */
 int32_t weft_shape_default_blocks(const struct weft_shape *shape);
 
 /* Fills shape->block for T = n_blocks (0: the default). Errors: T not a power
- * of two up to 8, T not dividing the query heads, fewer MLP or vocabulary
- * panels than T (so no block is ever empty). */
+ * of two up to WEFT_MAX_BLOCKS, T not dividing the query heads, fewer MLP or
+ * vocabulary panels than T (so no block is ever empty). */
 int weft_shape_partition(struct weft_shape *shape, int32_t n_blocks,
                          struct weft_err *err);
 

@@ -113,8 +113,8 @@ static int check_numerics(const struct check *k)
                      g);
     if (t & (t - 1))
         return wrong(k, "numerics.tensor_blocks",
-                     "'numerics.tensor_blocks' must be 1, 2, 4 or 8 (0: the "
-                     "model's default), not %d",
+                     "'numerics.tensor_blocks' must be 1, 2, 4, 8, 16 or 32 "
+                     "(0: the model's default), not %d",
                      t);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of every run, and those of a reward. */
 #include "base/limits.h"
+#include "base/shape.h"
 #include "config/keys.h"
 
 static const struct weft_config_key first[] = {
@@ -62,8 +63,9 @@ static const struct weft_config_key last[] = {
     KEY_ENUM("numerics.dtype", numerics.dtype, NULL, WEFT_F32, "f32|bf16",
              KEY_NUM,
              "of weights and activations; else the model's (f16: f32)"),
-    KEY_INT("numerics.tensor_blocks", numerics.tensor_blocks, "0", 0, 8,
-            KEY_NUM, "T: 1, 2, 4 or 8; 0: the model's default"),
+    KEY_INT("numerics.tensor_blocks", numerics.tensor_blocks, "0", 0,
+            WEFT_MAX_BLOCKS, KEY_NUM,
+            "T: 1, 2, 4 ... 32; 0: the model's default"),
     KEY_INT(
         "numerics.gradient_groups", numerics.gradient_groups, "0", 0,
         WEFT_MAX_GROUPS, KEY_NUM,

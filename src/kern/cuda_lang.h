@@ -27,13 +27,23 @@
 #define WEFT_START(kernel, grid, block, stream, ...)                         \
     kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
+/* Bytes of a kernel's arguments. Drivers before CUDA 12.1 take 4 KiB. */
+template <class... A> constexpr size_t weft_argument_bytes(void (*)(A...))
+{
+    size_t n = 0;
+    ((n = (n + alignof(A) - 1) / alignof(A) * alignof(A) + sizeof(A)), ...);
+    return n;
+}
+enum { WEFT_ARGUMENT_BYTES = 4096 };
 /* Launches a kernel, but not while products are only chosen, nor behind one
  * that was refused, whose result it may take for an index or an address. Errors
  * stay with CUDA: cudaGetLastError(). */
-#define WEFT_LAUNCH(...)                                                     \
+#define WEFT_LAUNCH(kernel, ...)                                             \
     do {                                                                     \
+        static_assert(weft_argument_bytes(kernel) <= WEFT_ARGUMENT_BYTES,    \
+                      "arguments of " #kernel);                              \
         if (!weft_blaslt_chooses() && weft_k_has_launched_cuda())            \
-            WEFT_START(__VA_ARGS__);                                         \
+            WEFT_START(kernel, __VA_ARGS__);                                 \
     } while (0)
 extern "C" bool weft_blaslt_chooses(void);
 

@@ -14,13 +14,14 @@
 #include "kern/ops.h"
 
 enum {
-    LEVELS = 4,              /* log2 WEFT_MAX_BLOCKS + 1 */
     GROUP_ROWS = 96,         /* the most rows of a group */
     GROUP_BYTES = 384 << 10, /* of x; a panel fits into the L2 beside them */
     PANEL_BYTES = 512 << 10, /* a larger panel is read once per group */
     CHAIN_STEPS = 1024,      /* steps of a panel that all rows take at once */
     STREAM_AHEAD = 8192      /* bytes; a step takes less time than a load */
 };
+
+_Static_assert(1 << (WEFT_TREE_LEVELS - 1) == WEFT_MAX_BLOCKS, "the T tree");
 
 /* Rows [row, row + n_rows) of the product with one panel. */
 struct part {
@@ -103,7 +104,7 @@ static void block(const struct part *p)
         chain(p, 0, (float *) a->y + at, a->ldy, a->accumulate);
         return;
     }
-    _Alignas(64) float acc[LEVELS][GROUP_ROWS * WEFT_PANEL];
+    _Alignas(64) float acc[WEFT_TREE_LEVELS][GROUP_ROWS * WEFT_PANEL];
     for (int64_t i = 0; a->accumulate && i < p->n_rows; i++) {
         memset(acc[0] + i * WEFT_PANEL, 0, WEFT_PANEL * sizeof(float));
         memcpy(acc[0] + i * WEFT_PANEL, (float *) a->y + at + i * a->ldy,

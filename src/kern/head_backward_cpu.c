@@ -20,15 +20,16 @@
 #include "kern/layer.h"
 #include "kern/ops.h"
 
-enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
+enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS };
 
 struct work {
-    void *normed;      /* (rows, H) dtype */
-    float *again;      /* (rows, COLUMNS): logits that nobody kept */
-    void *rounded;     /* (rows, COLUMNS) of bf16: their gradient */
-    float *dx[LEVELS]; /* (rows, H): sums that wait in the T tree; 0: root */
-    int32_t *run;      /* (rows) rows of every sample of the chunk */
-    void *dw;          /* scratch of the product */
+    void *normed;  /* (rows, H) dtype */
+    float *again;  /* (rows, COLUMNS): logits that nobody kept */
+    void *rounded; /* (rows, COLUMNS) of bf16: their gradient */
+    /* (rows, H): sums that wait in the T tree; 0: root */
+    float *dx[WEFT_TREE_LEVELS];
+    int32_t *run; /* (rows) rows of every sample of the chunk */
+    void *dw;     /* scratch of the product */
 };
 
 struct task {
@@ -189,7 +190,7 @@ static void root_backward(const struct task *k, const struct work *work,
                           float *out)
 {
     const struct weft_shape *s = k->shape;
-    float *dx[LEVELS];
+    float *dx[WEFT_TREE_LEVELS];
     int32_t depth = 0; /* number of sums that wait in the tree */
     memcpy(dx, work->dx, sizeof dx);
     dx[0] = out;

@@ -62,9 +62,9 @@ enum weft_isa weft_k_isa(void);
 /* Y (M, n) = sum over blocks b of X_b (M, k[b]) W_b (n, k[b])^T, in f32.
  * Within a block, every output element is one chain of fused multiply-adds
  * over ascending k (bf16: of the CPU's dot products of pairs of k). The sums
- * of the blocks are added in f32 by a binary tree, ((0+1)+(2+3))+...; n_blocks
- * is 1..8, and where it is no power of two every level of the tree pairs
- * neighbours from the left.
+ * of the blocks are added in f32 by a binary tree, ((0+1)+(2+3))+...; where
+ * n_blocks, 1..WEFT_MAX_BLOCKS, is no power of two, every level of the tree
+ * pairs neighbours from the left.
  * x[b]: row-major in `dtype`, leading dimension ldx[b].
  * w[b]: a published matrix; k[b] (bf16: even) is how much of the depth of its
  * panels is used. A transposed tile is a published matrix of k_pad rows whose
@@ -89,6 +89,8 @@ struct weft_k_gemm_args {
     bool accumulate; /* block 0's chain starts from y (f32, n_blocks 1) */
 };
 void weft_k_gemm(const struct weft_k_gemm_args *args);
+/* Sums that wait in the tree at a time, at most: log2 WEFT_MAX_BLOCKS + 1. */
+enum { WEFT_TREE_LEVELS = 6 };
 
 /* G += dY^T X over the rows of a micro-batch, in sample order: every element
  * (n, k) is one f32 chain that starts from the gradient's present value.

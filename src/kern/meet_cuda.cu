@@ -17,6 +17,7 @@
 #include "kern/cuda_lang.h"
 
 enum { NAP_NS = 100, PATIENCE = 100 << 20 };
+static_assert((int) WEFT_MAX_BLOCKS <= (int) WEFT_WARP, "a lane each");
 
 static __device__ __forceinline__ bool has_come(
     const volatile struct weft_k_meetings *own, int32_t member,

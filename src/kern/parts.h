@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-enum { WEFT_MAX_ROOTS = 4 };
+enum { WEFT_MAX_ROOTS = 8 }; /* 2 log2 WEFT_MAX_BLOCKS - 2 */
 
 WEFT_INLINE struct weft_range weft_all_blocks(const struct weft_shape *s)
 {

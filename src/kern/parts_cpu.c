@@ -18,6 +18,9 @@
 /* floats of each root joined at a time, so that pending ones stay in cache */
 enum { STRIP = 1024 };
 
+_Static_assert(1 << (WEFT_MAX_ROOTS / 2 + 1) == WEFT_MAX_BLOCKS,
+               "roots of all but the first and the last block");
+
 int32_t weft_k_roots(int32_t n_blocks, struct weft_range range,
                      struct weft_range root_out[WEFT_MAX_ROOTS])
 {

@@ -6,22 +6,35 @@
 
 enum { THREADS = 256 };
 
+/* A kernel looks at the first N leaves: FEW, or if there are more at all, which
+ * takes four times the loads' tests and registers. */
+enum { FEW = WEFT_DEFAULT_BLOCKS };
+
+static bool are_few(const struct weft_leaves_cuda *leaves)
+{
+    for (int b = FEW; b < WEFT_MAX_BLOCKS; b++)
+        if (leaves->x[b])
+            return false;
+    return true;
+}
+
 /* Number (row, column) of the sum; of the residual number `at`. */
+template <int N>
 static __device__ __forceinline__ float sum_at(
     const struct weft_leaves_cuda &leaves, const float *bias,
     const float *residual, int64_t row, int64_t column, int64_t at)
 {
-    float x[WEFT_MAX_BLOCKS];
-    bool is[WEFT_MAX_BLOCKS];
+    float x[N];
+    bool is[N];
 #pragma unroll
-    for (int b = 0; b < WEFT_MAX_BLOCKS; b++) {
+    for (int b = 0; b < N; b++) {
         is[b] = leaves.x[b] != NULL;
         x[b] = is[b] ? leaves.x[b][row * leaves.ld[b] + column] : 0;
     }
 #pragma unroll
-    for (int step = 1; step < WEFT_MAX_BLOCKS; step *= 2)
+    for (int step = 1; step < N; step *= 2)
 #pragma unroll
-        for (int b = 0; b + step < WEFT_MAX_BLOCKS; b += 2 * step) {
+        for (int b = 0; b + step < N; b += 2 * step) {
             if (is[b + step])
                 x[b] = is[b] ? x[b] + x[b + step] : x[b + step];
             is[b] = is[b] || is[b + step];
@@ -34,7 +47,7 @@ static __device__ __forceinline__ float sum_at(
     return sum;
 }
 
-template <enum weft_dtype DTYPE>
+template <enum weft_dtype DTYPE, int N>
 static __global__ void sum_leaves(int64_t size, int64_t n,
                                   struct weft_leaves_cuda leaves,
                                   const float *bias, const float *residual,
@@ -44,7 +57,8 @@ static __global__ void sum_leaves(int64_t size, int64_t n,
     if (i >= size)
         return;
     int64_t row = i / n, column = i % n, at = row * ldy + column;
-    store_as<DTYPE>(y, at, sum_at(leaves, bias, residual, row, column, at));
+    store_as<DTYPE>(y, at,
+                    sum_at<N>(leaves, bias, residual, row, column, at));
 }
 
 template <enum weft_dtype DTYPE>
@@ -53,8 +67,13 @@ static void sum_leaves_of(cudaStream_t stream, int64_t m, int64_t n,
                           const float *bias, const float *residual, void *y,
                           int64_t ldy)
 {
-    WEFT_LAUNCH(sum_leaves<DTYPE>, blocks_for(m * n, THREADS), THREADS,
-                stream, m * n, n, *leaves, bias, residual, y, ldy);
+    unsigned blocks = blocks_for(m * n, THREADS);
+    if (are_few(leaves))
+        WEFT_LAUNCH((sum_leaves<DTYPE, FEW>), blocks, THREADS, stream, m * n,
+                    n, *leaves, bias, residual, y, ldy);
+    else
+        WEFT_LAUNCH((sum_leaves<DTYPE, WEFT_MAX_BLOCKS>), blocks, THREADS,
+                    stream, m * n, n, *leaves, bias, residual, y, ldy);
 }
 
 void weft_sum_leaves_cuda(cudaStream_t stream, int64_t m, int64_t n,
@@ -68,7 +87,7 @@ void weft_sum_leaves_cuda(cudaStream_t stream, int64_t m, int64_t n,
 }
 
 /* A block per row: all threads add, a warp finds the norm. */
-template <enum weft_dtype DTYPE>
+template <enum weft_dtype DTYPE, int N>
 static __global__ void sum_leaves_norm(int64_t n,
                                        struct weft_leaves_cuda leaves,
                                        const float *bias,
@@ -78,7 +97,8 @@ static __global__ void sum_leaves_norm(int64_t n,
     WEFT_SHARED(float, inv);
     int64_t row = blockIdx.x;
     for (int64_t j = threadIdx.x; j < n; j += THREADS)
-        y[row * n + j] = sum_at(leaves, bias, residual, row, j, row * n + j);
+        y[row * n + j] = sum_at<N>(leaves, bias, residual, row, j,
+                                   row * n + j);
     __syncthreads();
     if (threadIdx.x < WEFT_WARP) {
         float x = row_inv_rms(n, eps, y + row * n, n % 2 == 0,
@@ -97,8 +117,14 @@ static void sum_leaves_norm_of(cudaStream_t stream, int64_t m, int64_t n,
                                const float *bias, const float *residual,
                                float *y, const struct weft_norm_cuda *norm)
 {
-    WEFT_LAUNCH(sum_leaves_norm<DTYPE>, (unsigned) m, THREADS, stream, n,
-                *leaves, bias, residual, y, norm->eps, norm->w, norm->out);
+    if (are_few(leaves))
+        WEFT_LAUNCH((sum_leaves_norm<DTYPE, FEW>), (unsigned) m, THREADS,
+                    stream, n, *leaves, bias, residual, y, norm->eps, norm->w,
+                    norm->out);
+    else
+        WEFT_LAUNCH((sum_leaves_norm<DTYPE, WEFT_MAX_BLOCKS>), (unsigned) m,
+                    THREADS, stream, n, *leaves, bias, residual, y, norm->eps,
+                    norm->w, norm->out);
 }
 
 void weft_sum_leaves_norm_cuda(cudaStream_t stream, int64_t m, int64_t n,

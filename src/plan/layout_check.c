@@ -115,7 +115,7 @@ static int check_blocks(const struct check *k)
     if (tp <= s->n_blocks)
         return 0;
     raised *= raised < tp ? 2 : 1;
-    if (raised <= weft_shape_default_blocks(s))
+    if (raised <= weft_shape_most_blocks(s))
         return wrong(k,
                      "tp %d is more than the model's %d tensor blocks; "
                      "take tp %d, or numerics.tensor_blocks %d",

@@ -60,7 +60,7 @@ bool weft_plan_idle(const struct weft_plan *plan,
             continue;
         const struct weft_shape *s = needs->shape[needs->flow->call[i].role];
         bool by_groups = c->dp == groups && groups < WEFT_MAX_GROUPS;
-        int32_t blocks = weft_shape_default_blocks(s);
+        int32_t blocks = weft_shape_most_blocks(s);
         if (!by_groups && (c->tp != s->n_blocks || s->n_blocks >= blocks))
             continue;
         snprintf(text, size,

@@ -60,6 +60,27 @@ static const struct weft_shape models[] = {
      .intermediate = 513,
      .vocab = 449,
      .scalar_head = true},
+    {.hidden = 48,
+     .n_layers = 1,
+     .n_heads = 48,
+     .n_kv_heads = 4,
+     .head_dim = 2,
+     .intermediate = 1025,
+     .vocab = 2048}, /* heads for 16 */
+    {.hidden = 16,
+     .n_layers = 1,
+     .n_heads = 64,
+     .n_kv_heads = 2,
+     .head_dim = 2,
+     .intermediate = 2047,
+     .vocab = 1985}, /* panels for 32, not one more */
+    {.hidden = 16,
+     .n_layers = 1,
+     .n_heads = 64,
+     .n_kv_heads = 64,
+     .head_dim = 2,
+     .intermediate = 1984,
+     .vocab = 4096}, /* panels for 31 */
 };
 
 static void check_partition(const struct weft_shape *s)
@@ -100,11 +121,9 @@ static void test_partition_covers_everything(void)
 {
     for (size_t i = 0; i < WEFT_COUNT(models); i++) {
         struct weft_shape s = models[i];
-        int32_t most = weft_shape_default_blocks(&s);
+        int32_t most = weft_shape_most_blocks(&s);
         for (int32_t t = 1; t <= most; t *= 2) {
             struct weft_err err = {0};
-            if (s.n_heads % t != 0)
-                continue;
             REQUIRE_OK(weft_shape_partition(&s, t, &err), err);
             CHECK_INT(s.n_blocks, t);
             check_partition(&s);
@@ -114,11 +133,13 @@ static void test_partition_covers_everything(void)
 
 static void test_partition_default(void)
 {
-    static const int32_t expected[] = {2, 4, 8, 4, 2, 1, 8};
+    static const int32_t expected[] = {2, 4, 8, 4, 2, 1, 8, 8, 8, 8};
+    static const int32_t most[] = {2, 4, 32, 4, 2, 1, 8, 16, 32, 16};
     for (size_t i = 0; i < WEFT_COUNT(models); i++) {
         struct weft_shape s = models[i];
         struct weft_err err = {0};
         CHECK_INT(weft_shape_default_blocks(&s), expected[i]);
+        CHECK_INT(weft_shape_most_blocks(&s), most[i]);
         REQUIRE_OK(weft_shape_partition(&s, 0, &err), err);
         CHECK_INT(s.n_blocks, expected[i]);
     }
@@ -129,9 +150,9 @@ static void test_partition_refuses(void)
     struct weft_err err = {0};
     struct weft_shape s = models[0];
     CHECK_FAILS(weft_shape_partition(&s, 3, &err), WEFT_EINVAL, err,
-                "tensor_blocks 3 is not 1, 2, 4 or 8");
-    CHECK_FAILS(weft_shape_partition(&s, 16, &err), WEFT_EINVAL, err,
-                "tensor_blocks 16");
+                "tensor_blocks 3 is not 1, 2, 4, 8, 16 or 32");
+    CHECK_FAILS(weft_shape_partition(&s, 64, &err), WEFT_EINVAL, err,
+                "tensor_blocks 64 is not 1, 2, 4, 8, 16 or 32");
     CHECK_FAILS(weft_shape_partition(&s, -2, &err), WEFT_EINVAL, err,
                 "tensor_blocks -2");
     CHECK_FAILS(weft_shape_partition(&s, 4, &err), WEFT_EINVAL, err,
@@ -141,6 +162,10 @@ static void test_partition_refuses(void)
     CHECK_FAILS(weft_shape_partition(&s, 8, &err), WEFT_EINVAL, err,
                 "intermediate size 65 and vocabulary 257");
     CHECK_INT(s.n_blocks, 0); /* nothing half-done */
+    s = models[9];
+    CHECK_FAILS(weft_shape_partition(&s, 32, &err), WEFT_EINVAL, err,
+                "must each have 32 panels of 64; the largest that fits is "
+                "16");
 }
 
 static void test_kv_owner_is_the_first_holder(void)

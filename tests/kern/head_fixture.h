@@ -40,10 +40,10 @@ static inline void model_init(struct model *m, int32_t v, int32_t h,
     struct weft_err err = {0};
     struct weft_layout l;
     *m = (struct model){.shape = {.hidden = h,
-                                  .n_heads = 8,
-                                  .n_kv_heads = 8,
+                                  .n_heads = 32,
+                                  .n_kv_heads = 32,
                                   .head_dim = 4,
-                                  .intermediate = 512,
+                                  .intermediate = 2048,
                                   .vocab = v,
                                   .rms_eps = 1e-5f,
                                   .dtype = dtype},
@@ -210,8 +210,9 @@ static inline struct naive naive_softmax(const double *z, int32_t v)
 
 static const struct {
     int32_t v, h, n_blocks;
-} sizes[] = {{1, 2, 1},    {31, 2, 1},   {130, 16, 2},  {257, 24, 4},
-             {513, 32, 8}, {2050, 8, 1}, {4177, 16, 2}, {65, 64, 2}};
+} sizes[] = {{1, 2, 1},     {31, 2, 1},    {130, 16, 2},  {257, 24, 4},
+             {513, 32, 8},  {2050, 8, 1},  {4177, 16, 2}, {65, 64, 2},
+             {1025, 6, 16}, {2101, 10, 32}};
 
 static const enum weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16};
 

@@ -59,6 +59,21 @@ static const struct kind {
       .rope = WEFT_ROPE_LINEAR,
       .rope_factor = 2},
      1},
+    {{.hidden = 32,
+      .n_heads = 16,
+      .n_kv_heads = 4,
+      .head_dim = 8,
+      .intermediate = 1030,
+      .o_bias = true,
+      .qk_norm = true},
+     16},
+    {{.hidden = 34,
+      .n_heads = 96,
+      .n_kv_heads = 12,
+      .head_dim = 2,
+      .intermediate = 2049,
+      .qkv_bias = true},
+     32},
 };
 
 static inline void init_kind(struct fixture *f, size_t kind,
@@ -66,7 +81,7 @@ static inline void init_kind(struct fixture *f, size_t kind,
 {
     struct weft_shape s = kinds[kind].s;
     s.n_layers = 1;
-    s.vocab = 512;
+    s.vocab = WEFT_FF_GRAIN * WEFT_MAX_BLOCKS;
     s.max_positions = 512;
     s.rms_eps = 1e-5f;
     s.rope_theta = 10000;

@@ -28,6 +28,18 @@ static inline struct split split_of(int32_t n_blocks, uint32_t cuts)
 /* For T = 8: the whole, 3+5, 1+6+1, 2+1+5, 5+3, 4+4, 1+3+2+2, each alone. */
 static const uint32_t split_cuts[] = {0x00, 0x04, 0x41, 0x06,
                                       0x10, 0x08, 0x29, 0x7f};
+/* For T = 16 and 32 together: the whole, 1+14+1 and 1+30+1, 2+1+5+8 and as many
+ * more, 8+8, 16+16, ranges of 7 and 9 in turns, each alone. */
+static const uint32_t wide_cuts[] = {0x00000000, 0x40004001, 0x00008086,
+                                     0x00000080, 0x00008000, 0x00408040,
+                                     0x7fffffff};
+
+/* Ways to deal T blocks, n of them. */
+static inline const uint32_t *cuts_of_blocks(int32_t n_blocks, size_t *n_out)
+{
+    *n_out = n_blocks > 8 ? WEFT_COUNT(wide_cuts) : WEFT_COUNT(split_cuts);
+    return n_blocks > 8 ? wide_cuts : split_cuts;
+}
 
 /* The maximal subtrees of the node [first, first + n) inside of a range. */
 static inline int32_t oracle_roots(struct weft_range range, int32_t first,

@@ -23,10 +23,10 @@ static void table_init(struct table *t, int32_t vocab, int32_t h,
 {
     struct weft_err err = {0};
     *t = (struct table){.shape = {.hidden = h,
-                                  .n_heads = 8,
-                                  .n_kv_heads = 8,
+                                  .n_heads = 32,
+                                  .n_kv_heads = 32,
                                   .head_dim = 2,
-                                  .intermediate = 512,
+                                  .intermediate = 2048,
                                   .vocab = vocab,
                                   .dtype = dtype,
                                   .tied = true}};
@@ -65,6 +65,8 @@ static const struct {
              {65, 7, 2},
              {257, 33, 4},
              {513, 64, 8},
+             {1025, 5, 16},
+             {2049, 3, 32},
              /* Written past the caches; but the second's rows are not whole
               * cache lines. */
              {2101, 544, 2},

@@ -47,14 +47,14 @@ static void test_logprob_naive(void)
 /* Rows alone, in batches of 1..33, and through decode: identical bits. */
 static void same_bits(void)
 {
-    static const int32_t blocks[] = {1, 2, 4, 8};
+    static const int32_t blocks[] = {1, 2, 4, 8, 16, 32};
     const float temperature = 0.7f;
     for (size_t b = 0; b < WEFT_COUNT(blocks); b++)
         for (size_t d = 0; d < 2; d++) {
             struct model m;
             struct rows r;
             int bad = 0;
-            model_init(&m, 1603, 48, blocks[b], dtypes[d]);
+            model_init(&m, 2103, 48, blocks[b], dtypes[d]);
             rows_init(&r, &m, 33, 1);
             logprob(&m, &r, 1 / temperature);
             void *scratch = scratch_get(

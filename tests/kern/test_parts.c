@@ -31,47 +31,67 @@ static void test_roots_are_subtrees(void)
             }
 }
 
-/* Leaves of n elements, and a range's roots of them. */
-static void make_roots(float *const leaf[], struct weft_range range,
-                       int64_t n, float *out)
+/* T leaves of n elements, and a range's roots of them. */
+static void make_roots(int32_t T, float *const leaf[],
+                       struct weft_range range, int64_t n, float *out)
 {
     struct weft_range root[WEFT_MAX_BLOCKS];
-    int32_t n_roots = oracle_roots(range, 0, WEFT_MAX_BLOCKS, root);
+    int32_t n_roots = oracle_roots(range, 0, T, root);
     for (int32_t j = 0; j < n_roots; j++)
         for (int64_t i = 0; i < n; i++)
             out[j * n + i] = oracle_sum(leaf, root[j].first, root[j].n, i);
 }
 
 /* The part of [0, T) from block `first` on, cut: its roots. */
-static void join_of(float *const leaf[], int32_t first, uint32_t cuts,
-                    int64_t n, bool in_place)
+static void join_of(int32_t T, float *const leaf[], int32_t first,
+                    uint32_t cuts, int64_t n, bool in_place)
 {
-    struct split split = split_of(WEFT_MAX_BLOCKS, cuts | 1u << first >> 1);
+    struct split split = split_of(T, cuts | 1u << first >> 1);
     struct weft_k_part part[WEFT_MAX_BLOCKS];
     float *mine[WEFT_MAX_BLOCKS];
-    struct weft_range all = {first, WEFT_MAX_BLOCKS - first};
+    struct weft_range all = {first, T - first};
     int32_t n_parts = 0;
     size_t bytes = (size_t) (WEFT_MAX_ROOTS * n) * sizeof(float);
     float *want = poisoned(bytes);
-    make_roots(leaf, all, n, want);
+    make_roots(T, leaf, all, n, want);
     for (int32_t i = 0; i < split.n; i++) {
         if (split.range[i].first < first)
             continue;
         mine[n_parts] = poisoned(bytes);
-        make_roots(leaf, split.range[i], n, mine[n_parts]);
+        make_roots(T, leaf, split.range[i], n, mine[n_parts]);
         part[n_parts] = (struct weft_k_part){split.range[i], mine[n_parts]};
         n_parts++;
     }
     float *out = in_place ? mine[0] : poisoned(bytes);
-    weft_k_join(WEFT_MAX_BLOCKS, n_parts, part, n, out);
+    weft_k_join(T, n_parts, part, n, out);
     struct weft_range root[WEFT_MAX_ROOTS];
-    int32_t n_roots = weft_k_roots(WEFT_MAX_BLOCKS, all, root);
+    int32_t n_roots = weft_k_roots(T, all, root);
     CHECK(memcmp(out, want, (size_t) (n_roots * n) * sizeof *out) == 0);
     if (!in_place)
         weft_free(out);
     for (int32_t i = 0; i < n_parts; i++)
         weft_free(mine[i]);
     weft_free(want);
+}
+
+/* A way to cut T blocks: of 8 all there are, of more the whole, each alone, and
+ * some that are drawn, with few cuts and many. */
+static uint32_t way_to_cut(int32_t T, uint32_t way)
+{
+    uint32_t word[4];
+    if (T <= 8 || way == 0)
+        return way;
+    weft_rng_words(4, WEFT_RNG_INIT, way, 0, 0, word);
+    return way == 1     ? ~0u
+         : way % 3 == 0 ? word[0]
+                        : word[0] & word[1] & word[2];
+}
+
+static void join_all(int32_t T, float *const leaf[], int64_t n)
+{
+    for (uint32_t way = 0; way < 128; way++)
+        for (int32_t first = 0; first < T; first += T <= 8 ? 3 : 5)
+            join_of(T, leaf, first, way_to_cut(T, way), n, way % 2);
 }
 
 static void test_join_is_the_tree(void)
@@ -84,9 +104,8 @@ static void test_join_is_the_tree(void)
             leaf[t][i] = noise(t, i);
     }
     for (size_t i = 0; i < WEFT_COUNT(size); i++)
-        for (uint32_t cuts = 0; cuts < 1u << (WEFT_MAX_BLOCKS - 1); cuts++)
-            for (int32_t first = 0; first < WEFT_MAX_BLOCKS; first += 3)
-                join_of(leaf, first, cuts, size[i], cuts % 2);
+        for (int32_t T = 8; T <= WEFT_MAX_BLOCKS; T *= 2)
+            join_all(T, leaf, size[i]);
     for (int32_t t = 0; t < WEFT_MAX_BLOCKS; t++)
         weft_free(leaf[t]);
 }
@@ -121,22 +140,23 @@ static void test_join_rows_adds_bias_then_residual(void)
 
 /* ---- Embedding --------------------------------------------------------- */
 
-static void embed_of(enum weft_dtype dtype, uint32_t cuts)
+static void embed_of(int32_t T, enum weft_dtype dtype, uint32_t cuts)
 {
-    enum { T = 8, H = 34, V = 700, N = 50 };
+    enum { MOST = WEFT_MAX_BLOCKS, H = 34, N = 50 };
+    const int32_t V = T > 8 ? 64 * T + 17 : 700;
     struct weft_shape s = {.hidden = H,
-                           .n_heads = 8,
-                           .n_kv_heads = 8,
+                           .n_heads = T,
+                           .n_kv_heads = T,
                            .head_dim = 4,
-                           .intermediate = 512,
+                           .intermediate = 64 * T,
                            .vocab = V,
                            .dtype = dtype};
     struct weft_err err;
     REQUIRE_OK(weft_shape_partition(&s, T, &err), err);
     struct split split = split_of(T, cuts);
-    struct weft_k_part part[T];
-    const void *table[T], *of[T] = {NULL};
-    float *grad[2][T], *mine[T] = {NULL}, *x[T + 1];
+    struct weft_k_part part[MOST];
+    const void *table[MOST], *of[MOST] = {NULL};
+    float *grad[2][MOST], *mine[MOST] = {NULL}, *x[MOST + 1];
     float *whole = poisoned(N * H * sizeof(float));
     int32_t token[N];
     for (int32_t i = 0; i < N; i++)
@@ -145,7 +165,7 @@ static void embed_of(enum weft_dtype dtype, uint32_t cuts)
         size_t n = (size_t) s.block[t].n_vocab * H;
         float *w = poisoned(n * sizeof *w);
         for (size_t i = 0; i < n; i++)
-            w[i] = noise(30 + (uint32_t) t, (int64_t) i);
+            w[i] = noise(130 + (uint32_t) t, (int64_t) i);
         void *as = poisoned(n * weft_dtype_bytes(dtype));
         weft_convert(as, dtype, w, WEFT_F32, n);
         weft_free(w);
@@ -185,9 +205,13 @@ static void embed_of(enum weft_dtype dtype, uint32_t cuts)
 
 static void test_embedding_by_parts(void)
 {
-    for (size_t i = 0; i < WEFT_COUNT(split_cuts); i++) {
-        embed_of(WEFT_F32, split_cuts[i]);
-        embed_of(WEFT_BF16, split_cuts[i]);
+    for (int32_t T = 8; T <= WEFT_MAX_BLOCKS; T *= 2) {
+        size_t n;
+        const uint32_t *cuts = cuts_of_blocks(T, &n);
+        for (size_t i = 0; i < n; i++) {
+            embed_of(T, WEFT_F32, cuts[i]);
+            embed_of(T, WEFT_BF16, cuts[i]);
+        }
     }
 }
 

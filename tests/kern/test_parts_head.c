@@ -40,10 +40,10 @@ static void model_init(struct model *m, int32_t n_blocks, int32_t vocab,
     struct weft_err err;
     struct weft_layout l;
     *m = (struct model){.s = {.hidden = H,
-                              .n_heads = 8,
-                              .n_kv_heads = 8,
+                              .n_heads = 32,
+                              .n_kv_heads = 32,
                               .head_dim = 4,
-                              .intermediate = 512,
+                              .intermediate = 2048,
                               .vocab = vocab,
                               .rms_eps = 1e-5f,
                               .dtype = dtype}};
@@ -152,13 +152,19 @@ static void check_logits(const struct model *m, const struct split *split)
 
 static void forward(void)
 {
-    static const int32_t vocab[] = {8 * 64 - 5, 3000};
-    for (size_t v = 0; v < WEFT_COUNT(vocab); v++)
+    static const struct {
+        int32_t T, vocab;
+    } sizes[] = {
+        {8, 8 * 64 - 5}, {8, 3000}, {16, 16 * 64 - 5}, {32, 32 * 64 - 5}};
+    for (size_t k = 0; k < WEFT_COUNT(sizes); k++)
         for (int i = 0; i < 2; i++) {
             struct model m;
-            model_init(&m, 8, vocab[v], i ? WEFT_BF16 : WEFT_F32);
-            for (size_t c = 0; c < WEFT_COUNT(split_cuts); c++) {
-                struct split split = split_of(8, split_cuts[c]);
+            size_t n;
+            const uint32_t *cuts = cuts_of_blocks(sizes[k].T, &n);
+            model_init(&m, sizes[k].T, sizes[k].vocab,
+                       i ? WEFT_BF16 : WEFT_F32);
+            for (size_t c = 0; c < n; c++) {
+                struct split split = split_of(sizes[k].T, cuts[c]);
                 check_logprob(&m, &split, 1 / 0.7f);
                 check_logits(&m, &split);
             }
@@ -306,11 +312,16 @@ static void backward_of(const struct model *m, uint32_t cuts)
 
 static void backward(void)
 {
-    for (int i = 0; i < 2; i++) {
+    static const int32_t blocks[] = {8, 4, 32, 16};
+    for (size_t i = 0; i < WEFT_COUNT(blocks); i++) {
         struct model m;
-        model_init(&m, 8 >> i, 8 * 64 - 5, i ? WEFT_BF16 : WEFT_F32);
-        for (size_t c = 0; c < WEFT_COUNT(split_cuts); c += 1 + i)
-            backward_of(&m, split_cuts[c]);
+        int32_t T = blocks[i];
+        size_t n;
+        const uint32_t *cuts = cuts_of_blocks(T, &n);
+        model_init(&m, T, weft_max32(8, T) * 64 - 5,
+                   i % 2 ? WEFT_BF16 : WEFT_F32);
+        for (size_t c = 0; c < n; c += 1 + i % 2)
+            backward_of(&m, cuts[c]);
         model_release(&m);
     }
 }

@@ -72,13 +72,35 @@ static const struct kind {
       .intermediate = 64,
       .qk_norm = true},
      1},
+    {{.hidden = 34,
+      .n_heads = 16,
+      .n_kv_heads = 16,
+      .head_dim = 6,
+      .intermediate = 1030,
+      .o_bias = true},
+     16},
+    {{.hidden = 32,
+      .n_heads = 32,
+      .n_kv_heads = 4,
+      .head_dim = 4,
+      .intermediate = 2050,
+      .qkv_bias = true,
+      .qk_norm = true},
+     32},
+    {{.hidden = 32,
+      .n_heads = 96,
+      .n_kv_heads = 12,
+      .head_dim = 2,
+      .intermediate = 2048,
+      .qk_norm = true},
+     32},
 };
 
 static void init(struct fixture *f, size_t kind, enum weft_dtype dtype)
 {
     struct weft_shape s = kinds[kind].s;
     s.n_layers = 1;
-    s.vocab = 512;
+    s.vocab = WEFT_FF_GRAIN * WEFT_MAX_BLOCKS;
     s.max_positions = 1024;
     s.rms_eps = 1e-5f;
     s.rope_theta = 10000;
@@ -96,8 +118,10 @@ static void each(void (*body)(struct fixture *, uint32_t cuts), size_t first,
         for (int i = 0; i < 2; i++) {
             struct fixture f;
             init(&f, kind, i ? WEFT_BF16 : WEFT_F32);
-            for (size_t c = first; c < WEFT_COUNT(split_cuts); c += step)
-                body(&f, split_cuts[c]);
+            size_t n;
+            const uint32_t *cuts = cuts_of_blocks(f.s.n_blocks, &n);
+            for (size_t c = first; c < n; c += step)
+                body(&f, cuts[c]);
             fixture_release(&f);
         }
 }
@@ -281,23 +305,25 @@ static void test_forward_by_parts(void)
 }
 
 /* Roots of a range against single blocks' products and a recursive tree. */
-static void test_roots_of_products(void)
+static void roots_of(size_t kind)
 {
     static const int32_t length[] = {5};
     struct fixture f;
     struct fixture_batch batch;
-    init(&f, 4, WEFT_BF16);
+    init(&f, kind, WEFT_BF16);
     fixture_batch(&batch, 1, length);
     struct group one, some;
-    group_init(&one, &f, &batch.b, 0x7f);
+    size_t n_cuts;
+    const uint32_t *cuts = cuts_of_blocks(f.s.n_blocks, &n_cuts);
+    group_init(&one, &f, &batch.b, 0x7fffffff);
     int64_t n = batch.b.n_rows * f.s.hidden;
     float *x = fixture_rows(1, n), *x_mid = poisoned(row_bytes(&one));
     group_forward(&one, 0, NULL, x, x_mid, x_mid, false);
     float *leaf[WEFT_MAX_BLOCKS];
     for (int32_t t = 0; t < f.s.n_blocks; t++)
         leaf[t] = one.member[t].roots;
-    for (size_t c = 0; c < WEFT_COUNT(split_cuts); c++) {
-        group_init(&some, &f, &batch.b, split_cuts[c]);
+    for (size_t c = 0; c < n_cuts; c++) {
+        group_init(&some, &f, &batch.b, cuts[c]);
         group_forward(&some, 0, NULL, x, x_mid, x_mid, false);
         for (int32_t i = 0; i < some.split.n; i++) {
             struct weft_range root[WEFT_MAX_BLOCKS];
@@ -314,6 +340,13 @@ static void test_roots_of_products(void)
     weft_free(x_mid);
     group_release(&one);
     fixture_release(&f);
+}
+
+static void test_roots_of_products(void)
+{
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind++)
+        if (kinds[kind].n_blocks >= 8)
+            roots_of(kind);
 }
 
 /* ---- Cache ------------------------------------------------------------- */
@@ -393,7 +426,7 @@ static void grad_init(const struct fixture *f, float *grad[], float **norms)
         grad[t] = fixture_rows(20 + (uint32_t) t, (int64_t) f->n_flat[t]);
     weft_k_share_range(&f->s, weft_all_blocks(&f->s),
                        grad); /* where a replica's chain begins, too */
-    *norms = fixture_rows(30, (int64_t) f->n_norms);
+    *norms = fixture_rows(60, (int64_t) f->n_norms);
 }
 
 static float *copy_of(const float *x, size_t n)

@@ -11,7 +11,7 @@
 #include "lm/replicas.h"
 #include "plan/draw.h"
 
-enum { LAYERS = 3, MOST = 400, BLOCKS = WEFT_MAX_BLOCKS };
+enum { LAYERS = 3, MOST = 400, BLOCKS = 8 };
 
 static struct weft_err err;
 

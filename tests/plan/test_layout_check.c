@@ -158,6 +158,42 @@ static void test_check_raised(void)
                 "take tp 2, or numerics.tensor_blocks 4");
 }
 
+/* T 8 of at most 32: what there may be is more than the default. */
+static void test_check_wide(void)
+{
+    const struct weft_mesh all = {0, 1, 0, 32};
+    struct weft_shape wide = {.n_layers = 4,
+                              .n_heads = 32,
+                              .intermediate = 2048,
+                              .vocab = 2048,
+                              .n_blocks = 8};
+    struct weft_plan_needs node = {
+        .n_nodes = 1, .n_devices = 32, .gradient_groups = 4, .n_samples = 6};
+    char text[400] = "";
+    fresh();
+    node.flow = &flow;
+    for (int r = 0; r < WEFT_MAX_ROLES; r++)
+        node.shape[r] = needs.shape[r] ? &wide : NULL;
+    weft_plan_default(&node, &p);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 2, 16, 1);
+    CHECK_FAILS(weft_plan_check(&p, &node, &err), WEFT_EINVAL, err,
+                "actor_train: tp 16 is more than the model's 8 tensor "
+                "blocks; take tp 8, or numerics.tensor_blocks 16");
+    p.call[CALL_ACTOR_TRAIN] = on(all, 1, 32, 1);
+    CHECK_FAILS(weft_plan_check(&p, &node, &err), WEFT_EINVAL, err,
+                "take tp 8, or numerics.tensor_blocks 32");
+    wide.n_blocks = 32;
+    REQUIRE_OK(weft_plan_check(&p, &node, &err), err);
+    wide.n_blocks = 8;
+    for (int c = 0; c < flow.n_calls; c++)
+        if (weft_flow_trains(&flow, c))
+            p.call[c] = on((struct weft_mesh){0, 1, 0, 8}, 1, 8, 1);
+    CHECK(weft_plan_idle(&p, &node, text, sizeof text));
+    CHECK(strstr(text, "tp 8, all that numerics.tensor_blocks allows; a new "
+                       "run may set it to 32")
+          != NULL);
+}
+
 static void test_check_stages(void)
 {
     const struct weft_mesh all = {0, 2, 0, 256};
@@ -272,6 +308,7 @@ WEFT_TESTS("plan/layout_check", {"test_check_meshes", test_check_meshes},
            {"test_check_mesh_sentences", test_check_mesh_sentences},
            {"test_check_degrees", test_check_degrees},
            {"test_check_raised", test_check_raised},
+           {"test_check_wide", test_check_wide},
            {"test_check_stages", test_check_stages},
            {"test_check_options", test_check_options},
            {"test_check_cluster", test_check_cluster},
