@@ -5,7 +5,11 @@
  * micro-batch of two samples of 512 tokens forward and backward, and decode
  * steps over 512 cached tokens. The layers' weights do not fit into a cache.
  *
- *     bench/layer [--isa NAME] [--blocks T] [--seconds S]
+ *     bench/layer [--isa NAME] [--blocks T] [--heads N] [--head-dim D]
+ *                 [--seconds S]
+ *
+ * 12 heads of 64 unless told otherwise; T blocks divide them, so that 32 need
+ * --heads 32 --head-dim 32, say.
  *
  * "share" is of the f32 multiply-add or bf16 dot product probe, and for
  * decode of the reading probe; the attention of one head, all in f32, is of
@@ -32,6 +36,7 @@ enum {
 };
 
 static double seconds = 0.5;
+static int32_t n_blocks, n_heads = 12, head_dim = 64;
 
 static double thread_s(void)
 {
@@ -133,13 +138,15 @@ static void report(const char *what, enum weft_dtype dtype, double time_s,
 /* Products of one token, and of attention over n keys. */
 static double matrix_flop(const struct weft_shape *s)
 {
-    return 2.0 * s->hidden * (4.0 * s->hidden + 3.0 * s->intermediate);
+    double q = (double) s->n_heads * s->head_dim;
+    return 2.0 * s->hidden * (4.0 * q + 3.0 * s->intermediate);
 }
 
 static void bench_training(struct bench *b, double probe)
 {
-    double rows = SAMPLES * TOKENS, h = b->s.hidden;
-    double attention = 4 * h * (TOKENS + 1) / 2;
+    double rows = SAMPLES * TOKENS;
+    double q = (double) b->s.n_heads * b->s.head_dim;
+    double attention = 4 * q * (TOKENS + 1) / 2;
     b->batch = (struct weft_k_batch){
         .n_rows = SAMPLES * TOKENS, .n_runs = SAMPLES, .run = b->run};
     for (int i = 0; i < SAMPLES; i++)
@@ -176,8 +183,9 @@ static void bench_decode(struct bench *b, int32_t n, double probe)
     b->batch = (struct weft_k_batch){.n_rows = n, .n_runs = n, .run = b->run};
     for (int32_t i = 0; i < n; i++)
         b->run[i] = (struct weft_k_run){.slot = i, .pos = TOKENS - 1, .n = 1};
-    double element = (double) weft_dtype_bytes(b->s.dtype), h = b->s.hidden;
-    double bytes = element * (matrix_flop(&b->s) / 2 + 2.0 * n * TOKENS * h);
+    double element = (double) weft_dtype_bytes(b->s.dtype);
+    double kv = 2.0 * b->s.n_kv_heads * b->s.head_dim;
+    double bytes = element * (matrix_flop(&b->s) / 2 + n * TOKENS * kv);
     char what[32];
     snprintf(what, sizeof what, "decode, batch %d", n);
     report(what, b->s.dtype, best_time(run_forward, b), bytes, probe, "B");
@@ -282,15 +290,14 @@ static void probe_updating(void *arg)
     probe_update(arg, PROBE_FLOATS / 4);
 }
 
-static void bench_dtype(enum weft_dtype dtype, int32_t n_blocks, double flop,
-                        double read)
+static void bench_dtype(enum weft_dtype dtype, double flop, double read)
 {
     struct weft_err err;
     struct bench b = {.s = {.hidden = 768,
                             .n_layers = LAYERS,
-                            .n_heads = 12,
-                            .n_kv_heads = 12,
-                            .head_dim = 64,
+                            .n_heads = n_heads,
+                            .n_kv_heads = n_heads,
+                            .head_dim = head_dim,
                             .intermediate = 2048,
                             .vocab = 32000,
                             .max_positions = TOKENS,
@@ -323,17 +330,20 @@ int main(int argc, char **argv)
 {
     struct weft_err err;
     const char *isa = NULL;
-    int32_t n_blocks = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc)
             isa = argv[++i];
         else if (strcmp(argv[i], "--blocks") == 0 && i + 1 < argc)
             n_blocks = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--heads") == 0 && i + 1 < argc)
+            n_heads = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--head-dim") == 0 && i + 1 < argc)
+            head_dim = atoi(argv[++i]);
         else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
             seconds = atof(argv[++i]);
         else {
-            fprintf(stderr, "usage: layer [--isa NAME] [--blocks T] "
-                            "[--seconds S]\n");
+            fprintf(stderr, "usage: layer [--isa NAME] [--blocks T] [--heads "
+                            "N] [--head-dim D] [--seconds S]\n");
             return 2;
         }
     }
@@ -353,7 +363,7 @@ int main(int argc, char **argv)
            read * 1e-9, update * 1e-9, "", "type", "time", "rate");
     bench_head(64, f32);
     bench_head(128, f32);
-    bench_dtype(WEFT_F32, n_blocks, f32, read);
-    bench_dtype(WEFT_BF16, n_blocks, bf16, read);
+    bench_dtype(WEFT_F32, f32, read);
+    bench_dtype(WEFT_BF16, bf16, read);
     return 0;
 }
