@@ -334,7 +334,7 @@ enum weft_param_group { WEFT_GROUP_LAYER, WEFT_GROUP_EMBED, WEFT_GROUP_HEAD };
 WEFT_INLINE struct weft_layer_tiles weft_params_group(
     const struct weft_params *p, enum weft_param_group group, int32_t layer)
 {
-    struct weft_layer_tiles tiles = {.norms = NULL};
+    struct weft_layer_tiles tiles = {NULL, {NULL}};
     if (group == WEFT_GROUP_LAYER)
         return p->layer[layer];
     if (group == WEFT_GROUP_HEAD)
