@@ -215,10 +215,13 @@ static int read_calls(const json_t *root, const char *path,
 }
 
 static int read_device(const json_t *item, const char *subject,
-                       int64_t n_devices, int64_t (*table)[WEFT_MEM_ALL + 1],
+                       const struct weft_plan *plan,
+                       int64_t (*table)[WEFT_MEM_ALL + 1],
                        struct weft_err *err)
 {
     const char *known[WEFT_N_MEM_CLASSES + 2];
+    const int64_t most = (int64_t) 1 << 50;
+    int64_t n_devices = (int64_t) plan->n_nodes * plan->n_devices;
     int64_t device = 0, sum = 0;
     if (!json_is_object(item))
         return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
@@ -237,17 +240,18 @@ static int read_device(const json_t *item, const char *subject,
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
         /* plans of older versions have neither "tasks" nor "host" */
         rc = c == WEFT_MEM_TASKS || c == WEFT_MEM_HOST
-               ? weft_json_int_or(item, subject, known[c], 0,
-                                  (int64_t) 1 << 50, 0, &table[device][c],
-                                  err)
-               : weft_json_int(item, subject, known[c], 0, (int64_t) 1 << 50,
+               ? weft_json_int_or(item, subject, known[c], 0, most, 0,
+                                  &table[device][c], err)
+               : weft_json_int(item, subject, known[c], 0, most,
                                &table[device][c], err);
         if (weft_mem_class_at_place((enum weft_mem_class) c))
             sum += table[device][c];
     }
+    /* a GPU's pages are more than what classes have of them */
+    bool on_gpu = device % plan->n_devices < plan->n_gpus;
     if (!rc)
-        rc = weft_json_int_or(item, subject, "all", 0, sum, sum,
-                              &table[device][WEFT_MEM_ALL], err);
+        rc = weft_json_int_or(item, subject, "all", 0, on_gpu ? most : sum,
+                              sum, &table[device][WEFT_MEM_ALL], err);
     return rc;
 }
 
@@ -274,8 +278,8 @@ static int read_memory(const json_t *root, const char *path, const char *key,
     for (int64_t i = 0; i < n && !rc; i++) {
         snprintf(subject, sizeof subject, "%.400s: %s[%lld]", path, key,
                  (long long) i);
-        rc = read_device(json_array_get(list, (size_t) i), subject, n, *out,
-                         err);
+        rc = read_device(json_array_get(list, (size_t) i), subject, plan,
+                         *out, err);
     }
     return rc;
 }

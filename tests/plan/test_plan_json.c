@@ -133,6 +133,14 @@ static void test_plan_read_defaults(void)
 {
     struct weft_plan p;
     open_file();
+    /* pages of a GPU are more than what they are taken for */
+    REQUIRE_OK(read_text("{\"format\":1,\"nodes\":1,\"devices\":1,"
+                         "\"gpus\":1,\"calls\":{},\"memory\":[" ROW(
+                             ",\"all\":22") "]}",
+                         &p),
+               err);
+    CHECK_INT(p.memory[0][WEFT_MEM_ALL], 22);
+    weft_plan_release(&p);
     REQUIRE_OK(read_text(TRAIN(MESH ",\"dp\":1,\"tp\":1,\"pp\":1"), &p), err);
     const struct weft_call_plan *c = &p.call[CALL_ACTOR_TRAIN];
     CHECK(c->dp == 1 && c->micro_batches == 0 && c->zero == 0);
