@@ -59,8 +59,9 @@ int weft_cli_compare(const struct weft_cli_plan_options *o,
                      const struct weft_cluster *cluster,
                      struct weft_config *config, struct weft_err *err);
 /* Prints the best of all placements on 1, 2, 4, ... times the first number of
- * devices of o->scale, and draws it to o->svg. Errors: as weft_cli_compare(); WEFT_EINVAL, the cluster
- * has several kinds of nodes, or no whole nodes of a size. */
+ * devices of o->scale, and draws it to o->svg. Errors: as weft_cli_compare();
+ * WEFT_EINVAL, the cluster has several kinds of nodes, or no whole nodes of a
+ * size. */
 int weft_cli_scale(const struct weft_cli_plan_options *o,
                    const struct weft_cluster *cluster,
                    struct weft_config *config, struct weft_err *err);

@@ -5,8 +5,8 @@
 
 #include "run/predict/options_inside.h"
 
-/* Calls are tried on all nodes, a half, a third and a quarter of them, each in so many
- * places at most, and with 1, 2 and 4 replicas. */
+/* Calls are tried on all nodes, a half, a third and a quarter of them, each in
+ * so many places at most, and with 1, 2 and 4 replicas. */
 enum { PARTS = 4, PLACES = 8, REPLICAS = 4 };
 
 /* ---- Clusters ----------------------------------------------------------- */

@@ -17,10 +17,11 @@ struct weft_enough {
 
 /* Finds it by bisection, as with more nodes a plan takes no more of a device.
  * Calls have layouts that take little memory: recomputed, offloaded where a
- * search does so, on all nodes, a half, a third or a quarter of them, with as many tp
- * members as a node and the model allow, and with few replicas and as many
- * stages as are left. Among all layouts one may fit on fewer nodes. Errors: those
- * of weft_pricer_price(); WEFT_EINVAL, the configuration fixes layouts. */
+ * search does so, on all nodes, a half, a third or a quarter of them, with as
+ * many tp members as a node and the model allow, and with few replicas and as
+ * many stages as are left. Among all layouts one may fit on fewer nodes.
+ * Errors: those of weft_pricer_price(); WEFT_EINVAL, the configuration fixes
+ * layouts. */
 int weft_run_enough(const struct weft_config *config,
                     const struct weft_plan_needs *needs,
                     const struct weft_simulate_options *simulate,
