@@ -132,9 +132,8 @@ size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *s)
     return (size_t) s->hidden * WEFT_PANEL * weft_dtype_bytes(s->dtype);
 }
 
-/* Copies the first n rows of a panel, (k, 32) words, to n rows of k. */
-static void write_rows(const char *panel, int64_t n, int64_t k, char *row,
-                       bool past)
+/* Copies a panel, (k, 32) words, to 32 rows of k. */
+static void write_rows(const char *panel, int64_t k, char *row, bool past)
 {
     for (int64_t k0 = 0; k0 < k; k0 += WEFT_PANEL) {
         struct square turned;
@@ -142,7 +141,7 @@ static void write_rows(const char *panel, int64_t n, int64_t k, char *row,
         size_t bytes = (size_t) columns * 4;
         turn(panel + k0 * WEFT_PANEL * 4, WEFT_PANEL, columns, WEFT_PANEL,
              &turned);
-        for (int64_t r = 0; r < n; r++) {
+        for (int64_t r = 0; r < WEFT_PANEL; r++) {
             char *to = row + (r * k + k0) * 4;
             if (past)
                 weft_k_ops()->copy_past(to, turned.word[r], bytes);
@@ -162,8 +161,7 @@ void weft_k_tied_table(const struct weft_shape *s, int32_t t,
     for (int32_t n0 = 0; n0 < s->block[t].n_vocab; n0 += WEFT_PANEL) {
         size_t at = (size_t) (n0 / WEFT_PANEL) * bytes;
         memcpy(scratch, (const char *) head + at, bytes);
-        write_rows(scratch, weft_min64(s->block[t].n_vocab - n0, WEFT_PANEL),
-                   k, (char *) table + at, past);
+        write_rows(scratch, k, (char *) table + at, past);
     }
     if (past)
         weft_k_ops()->past_done();

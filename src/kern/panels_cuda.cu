@@ -86,13 +86,12 @@ void weft_k_tied_table_cuda(cudaStream_t stream, const struct weft_shape *s,
                             int32_t t, const void *head, void *table,
                             void *scratch)
 {
-    int64_t size = s->block[t].n_vocab * s->hidden;
-    size_t bytes = (size_t) size * weft_dtype_bytes(s->dtype);
+    size_t bytes = weft_k_tied_table_scratch_bytes_cuda(s, t);
+    int64_t size = (int64_t) (bytes / sizeof(float));
     bool in_place = head == table;
     if (s->dtype == WEFT_F32 && in_place) {
-        cudaMemcpyAsync(scratch, head,
-                        weft_k_tied_table_scratch_bytes_cuda(s, t),
-                        cudaMemcpyDeviceToDevice, stream);
+        cudaMemcpyAsync(scratch, head, bytes, cudaMemcpyDeviceToDevice,
+                        stream);
         head = scratch;
     }
     if (s->dtype == WEFT_F32)

@@ -91,6 +91,8 @@ static int walk_init(struct walk *w, const struct weft_g_model *model,
             if (layout.n_flat > most)
                 most = layout.n_flat;
         }
+    if (model->shape.tied) /* a table is made in whole panels: untie() */
+        most += (size_t) (WEFT_PANEL - 1) * (size_t) model->shape.hidden;
     bool gpus = weft_rt_n_gpus(model->rt) > 0;
     w->flat = weft_alloc_aligned((gpus ? 3 : 1) * most, sizeof *w->flat);
     w->other = w->flat && gpus ? w->flat + most : NULL;

@@ -375,7 +375,7 @@ static void tied_of(const struct weft_shape *s, int32_t t)
     weft_k_publish(&h, s->dtype, master, head, NULL);
     weft_k_reorder(&h, s->dtype, true, head, rows);
     weft_k_tied_table(s, t, head, table, cpu_scratch);
-    void *rows_ = dev_put(rows, bytes), *table_ = dev_new(used);
+    void *rows_ = dev_put(rows, bytes), *table_ = dev_new(bytes);
     void *scratch = dev_new(weft_k_tied_table_scratch_bytes_cuda(s, t));
     weft_k_tied_table_cuda(0, s, t, rows_, table_, scratch);
     CHECK(dev_same(table_, table, used));
