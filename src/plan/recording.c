@@ -50,11 +50,15 @@ int weft_recording_status(const struct weft_recording *r,
                         (long long) r->n_tasks);
 }
 
+enum { FIRST_BYTES = 256 << 10 };
+
 bool weft_recording_grow(struct weft_recording *r, void *array, int64_t used,
                          int64_t *capacity, int64_t n, size_t size)
 {
     void **list = array;
-    int64_t more = *capacity ? *capacity : 1024;
+    /* large elements, of which there are few, begin with fewer */
+    int64_t first = weft_max64(FIRST_BYTES / (int64_t) size, 4);
+    int64_t more = *capacity ? *capacity : weft_min64(first, 1024);
     while (more < used + n)
         more += more / 2;
     int64_t bytes = (more - *capacity) * (int64_t) size;

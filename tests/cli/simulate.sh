@@ -391,7 +391,7 @@ expect 0 "searched plan\", \"refused\": \"no plan fits: " "$ppo" --search --comp
 expect 2 "--recording are for --search" "$ppo" --seed 2
 # Layouts of which a recording is too large are left out, and counted.
 expect 0 "of calls were left out, as pricing them takes too much" "$ppo" \
-    --search --recording 1 --nodes 1 --devices 2 rollout.prompts=256
+    --search --recording 1 --nodes 1 --devices 2 rollout.prompts=768
 expect 1 "to price a layout of actor_generate takes too much memory" "$ppo" \
     --search --recording 1 --nodes 1 --devices 2 rollout.prompts=2048
 options=
