@@ -185,6 +185,8 @@ int64_t weft_card_begin(struct weft_worker *w)
     pthread_mutex_lock(&w->mutex);
     int64_t number = w->n_begun++;
     pthread_mutex_unlock(&w->mutex);
+    /* StarPU has asked what is ready; that something is not may be kept. */
+    (void) cudaGetLastError();
     weft_assert(w->n_running < WEFT_CARD_EVENTS);
     cudaEvent_t *event = events_of(w, number);
     for (int i = 0; i < 2 && !event[i]; i++) /* who waits for it sleeps */

@@ -204,7 +204,7 @@ cudaError_t weft_emu_end(cudaError_t error)
 {
     if (failure != cudaSuccess)
         error = failure;
-    if (error != cudaSuccess && error != cudaErrorNotReady)
+    if (error != cudaSuccess) /* that something is not ready may be kept, too */
         last_error = error;
     return error;
 }

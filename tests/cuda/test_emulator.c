@@ -222,6 +222,8 @@ static void test_queries(void)
             REQUIRE(n_asked++ < 1000);
         CHECK((n_asked == 0) == (order == WEFT_CARDS_AT_ONCE));
         CHECK(cudaStreamQuery(s) == cudaSuccess);
+        CHECK(cudaGetLastError()
+              == (n_asked ? cudaErrorNotReady : cudaSuccess));
         CHECK(cudaGetLastError() == cudaSuccess);
         CHECK(value_of(p) == 32);
         weft_cards_order(WEFT_CARDS_LATE);
@@ -246,6 +248,7 @@ static void test_times_and_callbacks(void)
     REQUIRE(cudaEventCreate(&to) == cudaSuccess);
     CHECK(cudaEventElapsedTime(&ms, from, to)
           == cudaErrorInvalidResourceHandle);
+    (void) cudaGetLastError(); /* nothing is launched behind an error */
     cudaEventRecord(from, s);
     weft_k_add_cuda(s, p, p, N);
     cudaLaunchHostFunc(s, add_one, &n_called);
@@ -256,6 +259,7 @@ static void test_times_and_callbacks(void)
     CHECK_INT(n_called, 1);
     CHECK(cudaEventElapsedTime(&ms, from, to) == cudaSuccess && ms >= 0);
     /* What a destroyed stream still had to do is done. */
+    (void) cudaGetLastError();
     weft_k_add_cuda(s, p, p, N);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
     CHECK(cudaStreamSynchronize(s) == cudaErrorInvalidResourceHandle);
@@ -294,6 +298,7 @@ static void holds(void)
     CHECK(host[N - 1] == 1);
     CHECK_INT(cudaStreamQuery(a), cudaErrorNotReady);
     CHECK_INT(cudaEventQuery(event), cudaErrorNotReady);
+    CHECK_INT(cudaGetLastError(), cudaErrorNotReady);
     CHECK_INT(cudaStreamWaitEvent(b, event, 0), cudaSuccess);
     cudaMemcpyAsync(host, x, bytes, cudaMemcpyDeviceToHost, b);
     CHECK_INT(weft_cards_blocked(), 0);
@@ -513,6 +518,7 @@ static void test_forbidden_while_capturing(void)
     cudaGraph_t graph = NULL;
     CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal)
           == cudaErrorStreamCaptureUnsupported);
+    (void) cudaGetLastError();
     CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal)
           == cudaSuccess);
     weft_k_add_cuda(NULL, p, q, N);
