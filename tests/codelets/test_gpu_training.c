@@ -89,11 +89,16 @@ static void make_group(struct model *m, enum weft_param_group group)
         if (!flat[i])
             continue;
         size_t bytes = weft_opt_bytes(m->s, kind, l[i].n_flat);
+        size_t fwd_bytes = l[i].fwd_bytes;
+        if (m->s->tied && group == WEFT_GROUP_EMBED) {
+            struct weft_layout head; /* a table has the room of its head */
+            weft_layout_get(m->s, WEFT_TILE_HEAD, i, &head);
+            fwd_bytes = head.fwd_bytes;
+        }
         float *opt = weft_alloc_aligned(bytes, 1);
         memset(opt, 0, bytes);
         t->chunks.of[i] = (struct weft_range){0, weft_layout_n_chunks(&l[i])};
-        *slot_of(&t->fwd, i) = tile_at(m->place, WEFT_MEM_WEIGHTS,
-                                       l[i].fwd_bytes);
+        *slot_of(&t->fwd, i) = tile_at(m->place, WEFT_MEM_WEIGHTS, fwd_bytes);
         *slot_of(&t->grad, i) = tile_at(m->place, WEFT_MEM_GRADIENTS,
                                         l[i].n_flat * sizeof(float));
         *slot_of(&t->opt, i) = tile_at(m->place, WEFT_MEM_OPTIMIZER, bytes);
