@@ -54,6 +54,7 @@ struct walk {
     bool takes;  /* this rank takes the values that are gathered */
     int rc;      /* saving: the first error; all tiles are still visited */
     float *flat; /* room for the largest tile */
+    size_t most; /* numbers in it */
     void *other; /* twice the same, for a GPU's tile in both orders; or NULL
                   */
     struct weft_err *err;
@@ -94,6 +95,7 @@ static int walk_init(struct walk *w, const struct weft_g_model *model,
     if (model->shape.tied) /* a table is made in whole panels: untie() */
         most += (size_t) (WEFT_PANEL - 1) * (size_t) model->shape.hidden;
     bool gpus = weft_rt_n_gpus(model->rt) > 0;
+    w->most = most;
     w->flat = weft_alloc_aligned((gpus ? 3 : 1) * most, sizeof *w->flat);
     w->other = w->flat && gpus ? w->flat + most : NULL;
     return w->flat ? 0 : weft_err_nomem(err, "a tile", most * 4);
@@ -491,6 +493,8 @@ static int untie(struct walk *w, int32_t block)
     struct weft_shape s = w->model->shape;
     s.dtype = WEFT_F32;
     size_t bytes = weft_k_tied_table_scratch_bytes(&s);
+    int64_t n_rows = weft_round_up(s.block[block].n_vocab, WEFT_PANEL);
+    weft_assert((size_t) n_rows * (size_t) s.hidden <= w->most);
     void *scratch = weft_alloc_aligned(bytes, 1);
     if (!scratch)
         return weft_err_nomem(w->err, "an embedding", bytes);
