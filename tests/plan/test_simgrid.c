@@ -11,6 +11,8 @@
 #include "draw.h"
 #include "engine_fixture.h"
 
+int main(void); /* which StarPU gives another name */
+
 enum { TILES = 8, TASKS = 60, ROUNDS = 40 };
 
 static starpu_data_handle_t handle[TILES];
