@@ -184,33 +184,45 @@ size_t weft_squares_bytes(const struct weft_shape *shape,
     return squares_head(shape) + (size_t) n * sizeof(double);
 }
 
-/* The sums of a tile's chunks. scratch: a GPU's. */
+/* Room for one tile after the other, where the task runs. NULL: an error is
+ * written. */
+static void *squares_scratch(const struct chunks_task *t, struct weft_exec *x)
+{
+    bool on_gpu = WEFT_ON_GPU(weft_exec_stream(x));
+    size_t most = 0;
+    for (int32_t i = 0; i < t->list.n; i++) {
+        int32_t index = t->list.index[i], n = t->chunks.of[index].n;
+        size_t bytes = (size_t) n * sizeof(double);
+        if (on_gpu)
+            bytes = weft_k_chunk_squares_scratch_bytes_cuda(
+                t->shape, weft_group_kind(t->group, index),
+                index < WEFT_MAX_BLOCKS ? index : 0, n);
+        most = bytes > most ? bytes : most;
+    }
+    return on_gpu ? weft_exec_scratch_gpu(x, most)
+                  : weft_exec_scratch(x, most);
+}
+
+/* The n sums of a tile. */
 static void tile_squares(const struct chunks_task *t, int32_t index,
-                         const float *grad, double *sum_out,
+                         const float *grad, int32_t n, double *out,
                          struct CUstream_st *stream, void *scratch)
 {
     enum weft_tile_kind kind = weft_group_kind(t->group, index);
     struct weft_range chunks = t->chunks.of[index];
     int32_t block = index < WEFT_MAX_BLOCKS ? index : 0;
-    if (WEFT_ON_GPU(stream))
+    double *sum = n == 1 ? scratch : out;
+    if (WEFT_ON_GPU(stream)) {
         weft_k_chunk_squares_cuda(stream, t->shape, kind, block, chunks, grad,
-                                  sum_out, scratch);
-    else
-        weft_k_chunk_squares(t->shape, kind, block, chunks, grad, sum_out);
-}
-
-/* Room at a GPU for one tile after the other; NULL: an error is written. */
-static void *squares_scratch(const struct chunks_task *t, struct weft_exec *x)
-{
-    size_t most = 0;
-    for (int32_t i = 0; i < t->list.n; i++) {
-        int32_t index = t->list.index[i];
-        size_t n = weft_k_chunk_squares_scratch_bytes_cuda(
-            t->shape, weft_group_kind(t->group, index),
-            index < WEFT_MAX_BLOCKS ? index : 0, t->chunks.of[index].n);
-        most = n > most ? n : most;
+                                  n == 1, out, scratch);
+        return;
     }
-    return weft_exec_scratch_gpu(x, most);
+    weft_k_chunk_squares(t->shape, kind, block, chunks, grad, sum);
+    if (n != 1)
+        return;
+    *out = 0;
+    for (int32_t k = 0; k < chunks.n; k++)
+        *out += sum[k];
 }
 
 static int sum_squares(const void *args, void *const buf[], int n_buf,
@@ -222,28 +234,17 @@ static int sum_squares(const void *args, void *const buf[], int n_buf,
     size_t head_bytes = squares_head(t->shape);
     double *out = (double *) (void *) ((char *) buf[0] + head_bytes);
     struct CUstream_st *stream = weft_exec_stream(x);
-    void *scratch = WEFT_ON_GPU(stream) ? squares_scratch(t, x) : NULL;
-    if (WEFT_ON_GPU(stream) && !scratch)
-        return weft_gpu_failed(x);
+    void *scratch = squares_scratch(t, x);
+    if (!scratch)
+        return WEFT_ON_GPU(stream) ? weft_gpu_failed(x) : WEFT_ENOMEM;
     memset(head, 0, head_bytes);
     head->number = t->number;
     for (int32_t i = 0; i < t->list.n; i++) {
         int32_t index = t->list.index[i];
-        struct weft_range chunks = t->chunks.of[index];
-        size_t bytes = (size_t) chunks.n * sizeof(double);
-        double *sum = weft_exec_scratch(x, bytes);
-        if (!sum)
-            return WEFT_ENOMEM;
-        tile_squares(t, index, buf[1 + i], sum, stream, scratch);
-        int32_t n = numbers_of(t->shape, t->group, index, chunks);
+        int32_t n = numbers_of(t->shape, t->group, index,
+                               t->chunks.of[index]);
         head->n[slot_of(t->shape, index)] = n;
-        double whole = 0;
-        for (int32_t k = 0; k < chunks.n; k++)
-            whole += sum[k];
-        if (n == 1)
-            *out = whole;
-        else
-            memcpy(out, sum, bytes);
+        tile_squares(t, index, buf[1 + i], n, out, stream, scratch);
         out += n;
     }
     return 0;

@@ -163,16 +163,11 @@ const struct weft_part *weft_layout_part(const struct weft_layout *l,
     return NULL;
 }
 
-static int32_t part_chunks(const struct weft_part *p)
-{
-    return p->k > 0 ? (int32_t) weft_ceil_div(p->n_pad, WEFT_PANEL) : 1;
-}
-
 int32_t weft_layout_n_chunks(const struct weft_layout *l)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < l->n_parts; i++)
-        n += part_chunks(&l->part[i]);
+        n += weft_part_chunks(&l->part[i]);
     return n;
 }
 
@@ -182,9 +177,9 @@ static const struct weft_part *part_of_chunk(const struct weft_layout *l,
                                              int32_t *i)
 {
     for (int32_t p = 0; p < l->n_parts; p++) {
-        if (*i < part_chunks(&l->part[p]))
+        if (*i < weft_part_chunks(&l->part[p]))
             return &l->part[p];
-        *i -= part_chunks(&l->part[p]);
+        *i -= weft_part_chunks(&l->part[p]);
     }
     return NULL;
 }

@@ -141,6 +141,12 @@ struct weft_part {
 
 enum { WEFT_MAX_PARTS = 6 };
 
+/* Its chunks: panels of a matrix, or a whole vector. */
+WEFT_INLINE int32_t weft_part_chunks(const struct weft_part *p)
+{
+    return p->k > 0 ? (p->n_pad + WEFT_PANEL - 1) / WEFT_PANEL : 1;
+}
+
 /* Layout of one tile: parts, and total sizes. Offsets are multiples of 64
  * bytes. Published forward tile: matrices in the run's dtype, vectors and
  * norms in f32, the embedding in dtype. Published transposed tile: matrices

@@ -221,11 +221,6 @@ void weft_k_reorder_cuda(struct CUstream_st *stream,
 void weft_k_zero_cuda(struct CUstream_st *stream, void *p, size_t n_bytes);
 void weft_k_copy_cuda(struct CUstream_st *stream, void *to, const void *from,
                       size_t n_bytes);
-/* Copies to host memory, and from it, and waits for the end. */
-void weft_k_fetch_cuda(struct CUstream_st *stream, void *host,
-                       const void *device, size_t n_bytes);
-void weft_k_send_cuda(struct CUstream_st *stream, void *device,
-                      const void *host, size_t n_bytes);
 /* from is n pieces, one after another: piece i, of n_each[i] numbers, comes to
  * to[i], the GPU's memory or pinned. n_each and to are read before return. */
 void weft_k_deal_cuda(struct CUstream_st *stream, int32_t n,
@@ -268,8 +263,8 @@ void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
 void weft_k_sum_squares_cuda(struct CUstream_st *stream, int32_t n_chunks,
                              const int64_t *begin, const float *x,
                              double *sum_out);
-/* weft_k_chunk_squares() of a gradient whose padding is 0: sum_out is host
- * memory, and written on return. */
+/* weft_k_chunk_squares() of a gradient whose padding is 0, or, if `whole`, their
+ * sum in the chunks' order. out: pinned memory; nothing waits for it. */
 size_t weft_k_chunk_squares_scratch_bytes_cuda(const struct weft_shape *shape,
                                                enum weft_tile_kind kind,
                                                int32_t block,
@@ -278,7 +273,7 @@ void weft_k_chunk_squares_cuda(struct CUstream_st *stream,
                                const struct weft_shape *shape,
                                enum weft_tile_kind kind, int32_t block,
                                struct weft_range chunks, const float *grad,
-                               double *sum_out, void *scratch);
+                               bool whole, double *out, void *scratch);
 void weft_k_share_range_cuda(struct CUstream_st *stream,
                              const struct weft_shape *shape,
                              struct weft_range range, float *const tile[]);

@@ -160,33 +160,76 @@ static void drop_replica(cudaStream_t stream, const struct weft_shape *s,
     }
 }
 
+/* Where chunk i of a tile begins. */
+static __device__ __forceinline__ int64_t
+chunk_at(const struct weft_layout &l, int32_t i)
+{
+    for (int32_t p = 0; p < l.n_parts; p++) {
+        int32_t n = weft_part_chunks(&l.part[p]);
+        if (i < n)
+            return (int64_t) l.part[p].offset
+                 + (int64_t) i * WEFT_PANEL * l.part[p].k;
+        i -= n;
+    }
+    return (int64_t) l.n_flat;
+}
+
+static __global__ void find_chunks(struct weft_layout l,
+                                   struct weft_range chunks, int64_t *begin)
+{
+    int32_t i = (int32_t) (blockIdx.x * THREADS + threadIdx.x);
+    if (i <= chunks.n)
+        begin[i] = chunk_at(l, chunks.first + i) - chunk_at(l, chunks.first);
+}
+
+struct some_sums {
+    double of[THREADS];
+};
+
+/* One block: a thread adds what all of them have read, in order. */
+static __global__ void add_up(int32_t n, const double *x, double *out)
+{
+    WEFT_SHARED(struct some_sums, some);
+    double sum = 0;
+    for (int32_t first = 0; first < n; first += THREADS) {
+        int32_t here = weft_min32(n - first, THREADS);
+        if ((int32_t) threadIdx.x < here)
+            some.of[threadIdx.x] = x[first + (int32_t) threadIdx.x];
+        __syncthreads();
+        for (int32_t i = 0; threadIdx.x == 0 && i < here; i++)
+            sum += some.of[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        *out = sum;
+}
+
 void weft_k_chunk_squares_cuda(cudaStream_t stream,
                                const struct weft_shape *s,
                                enum weft_tile_kind kind, int32_t t,
                                struct weft_range chunks, const float *grad,
-                               double *sum_out, void *scratch)
+                               bool whole, double *out, void *scratch)
 {
     struct weft_layout l;
     struct weft_arena arena = {(char *) scratch, 0};
-    int64_t *begin, *host;
+    int64_t *begin;
     double *sum;
     float *owned;
     weft_layout_get(s, kind, t, &l);
     squares_at(s, kind, t, chunks.n, &arena, &begin, &sum, &owned);
-    size_t first = weft_layout_chunk(&l, chunks.first);
-    size_t n = weft_layout_chunk(&l, weft_range_end(chunks)) - first;
     if (has_replica(s, kind, t)) {
+        size_t first = weft_layout_chunk(&l, chunks.first);
+        size_t n = weft_layout_chunk(&l, weft_range_end(chunks)) - first;
         cudaMemcpyAsync(owned + first, grad, n * sizeof *grad,
                         cudaMemcpyDeviceToDevice, stream);
         drop_replica(stream, s, t, &l, owned);
         grad = owned + first;
     }
-    host = (int64_t *) sum_out; /* until the sums come */
-    for (int32_t i = 0; i < chunks.n; i++)
-        host[i] = (int64_t) (weft_layout_chunk(&l, chunks.first + i) - first);
-    int64_t end = (int64_t) n;
-    weft_k_send_cuda(stream, begin, host, (size_t) chunks.n * sizeof *host);
-    weft_k_send_cuda(stream, begin + chunks.n, &end, sizeof end);
+    WEFT_LAUNCH(find_chunks, blocks_for(chunks.n + 1, THREADS), THREADS,
+                stream, l, chunks, begin);
     weft_k_sum_squares_cuda(stream, chunks.n, begin, grad, sum);
-    weft_k_fetch_cuda(stream, sum_out, sum, (size_t) chunks.n * sizeof *sum);
+    if (whole)
+        WEFT_LAUNCH(add_up, 1, THREADS, stream, chunks.n, sum, out);
+    else
+        weft_k_get_cuda(stream, out, sum, (size_t) chunks.n * sizeof *sum);
 }

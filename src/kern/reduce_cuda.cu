@@ -32,20 +32,6 @@ void weft_k_copy_cuda(cudaStream_t stream, void *to, const void *from,
     cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, stream);
 }
 
-void weft_k_fetch_cuda(cudaStream_t stream, void *host, const void *device,
-                       size_t n_bytes)
-{
-    cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, stream);
-    cudaStreamSynchronize(stream);
-}
-
-void weft_k_send_cuda(cudaStream_t stream, void *device, const void *host,
-                      size_t n_bytes)
-{
-    cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, stream);
-    cudaStreamSynchronize(stream);
-}
-
 enum { PIECES = 128 }; /* of a launch */
 struct pieces {
     const float *from;

@@ -354,6 +354,7 @@ static void train_at(int place, const struct weft_shape *s, bool two,
         micro_batch(&m, 0, N_SAMPLES, r);
     }
     norm = temp_at(place, WEFT_MEM_SAMPLES, sizeof(struct weft_grad_norm));
+    int64_t before = n_waits();
     for (int g = 0; g < N_GROUPS; g++) {
         struct tiles *t = &m.of[g];
         squares[g] = temp_at(place, WEFT_MEM_SAMPLES,
@@ -361,8 +362,6 @@ static void train_at(int place, const struct weft_shape *s, bool two,
         weft_insert_sum_squares(seq, &where, s, t->group, g, &t->chunks,
                                 &t->grad, squares[g]);
     }
-    must_wait();
-    int64_t before = n_waits();
     weft_insert_grad_norm(seq, &where, s, 0.5f, N_GROUPS, squares, NULL,
                           norm);
     for (int g = 0; g < N_GROUPS; g++)

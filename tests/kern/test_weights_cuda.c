@@ -318,24 +318,35 @@ static void squares_of(const struct weft_shape *s, enum weft_tile_kind kind,
             grad[k] = 0;
     }
     void *grad_ = dev_put(grad, l.n_flat * 4);
-    double *sum = weft_alloc((size_t) n, sizeof *sum),
-           *got = weft_alloc((size_t) n, sizeof *got);
+    double *sum = weft_alloc((size_t) n, sizeof *sum);
+    double *got = NULL; /* pinned */
+    REQUIRE(cudaMallocHost((void **) &got, (size_t) n * sizeof *got)
+            == cudaSuccess);
     void *scratch = dev_new(
         weft_k_chunk_squares_scratch_bytes_cuda(s, kind, t, n));
     for (size_t i = 0; i < WEFT_COUNT(ranges); i++) {
         size_t first = weft_layout_chunk(&l, ranges[i].first);
         weft_k_chunk_squares(s, kind, t, ranges[i], grad + first, sum);
         weft_k_chunk_squares_cuda(0, s, kind, t, ranges[i],
-                                  (float *) grad_ + first, got, scratch);
+                                  (float *) grad_ + first, false, got,
+                                  scratch);
         dev_wait();
         CHECK(memcmp(got, sum, (size_t) ranges[i].n * sizeof *sum) == 0);
+        double all = 0;
+        for (int32_t k = 0; k < ranges[i].n; k++)
+            all += sum[k];
+        weft_k_chunk_squares_cuda(0, s, kind, t, ranges[i],
+                                  (float *) grad_ + first, true, got,
+                                  scratch);
+        dev_wait();
+        CHECK(*got == all);
     }
     CHECK(dev_same(grad_, grad, l.n_flat * 4));
     dev_free(grad_);
     dev_free(scratch);
     weft_free(grad);
     weft_free(sum);
-    weft_free(got);
+    CHECK(cudaFreeHost(got) == cudaSuccess);
 }
 
 static void share_of(const struct weft_shape *s, struct weft_range range)
