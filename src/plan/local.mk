@@ -25,7 +25,7 @@ plan_sources = \
 	%D%/fusion/choose.c %D%/fusion/generate.c %D%/fusion/infer.c \
 	%D%/fusion/inside.h \
 	%D%/fusion/migrate.c %D%/fusion/migrate.h \
-	%D%/fusion/overlap.c %D%/fusion/overlap.h \
+	%D%/fusion/overlap.c %D%/fusion/overlap.h %D%/fusion/trial.c \
 	%D%/layout.c %D%/layout.h \
 	%D%/layout_check.c \
 	%D%/layout_idle.c \

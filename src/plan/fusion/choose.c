@@ -5,6 +5,12 @@
  * generation goes on from where the one before left it. What is chosen is as if
  * each were simulated by itself, in the order of shares: the first of those that
  * are equally fast.
+ *
+ * Most are not simulated to their end: a job takes at least as long as what is
+ * simulated of it says, and the sum of that over jobs may already be no better
+ * than the best so far. Where each term is no larger than the true one, so is
+ * their sum, rounded in the same order: what is left out could not have been
+ * chosen.
  */
 #include <math.h>
 #include <string.h>
@@ -22,6 +28,7 @@ struct choice {
     int32_t n_jobs;
     const struct weft_overlap_job *job; /* (n_jobs) */
     struct weft_overlap_trial *trial;   /* (n_jobs) */
+    double *least_s;     /* (n_jobs) what they take at least, as is tried */
     int32_t n_instances;                /* of a job, at most */
     struct best best;
 };
@@ -43,34 +50,57 @@ static bool loses(const struct best *best, double seconds, int turn)
         || (seconds >= best->seconds && turn >= best->turn);
 }
 
-/* The sum over jobs of when all is done, or of when samples have ended, for
- * those that are not inferred yet. */
-static double sum_of(const struct choice *c, int32_t n_inferred)
+/* Whether what jobs take at least, as far as is known, is no better than the
+ * best so far; *sum_out: of all jobs. */
+static bool is_worse(const struct choice *c, int turn, double *sum_out)
 {
-    double sum = 0;
+    *sum_out = 0;
     for (int32_t i = 0; i < c->n_jobs; i++)
-        sum += i < n_inferred ? c->trial[i].run.out.all_s
-                              : c->trial[i].run.out.generated_s;
-    return sum;
+        *sum_out += c->least_s[i];
+    return loses(&c->best, *sum_out, turn);
 }
 
-/* Takes `when` if it is better than the best so far; its inference is left out
- * where generation shows that it is not. *n_stay_out: how many instances went on
- * at last, at most; 0: no migration. */
+/* Generates all samples of all jobs, as long as that may be better than the
+ * best so far; the instances that are likely to end last come first. */
+static bool generate(struct choice *c, int turn)
+{
+    double sum;
+    bool more = true;
+    for (int32_t i = 0; i < c->n_jobs; i++)
+        c->least_s[i] = c->trial[i].run.out.generated_s;
+    while (more && !is_worse(c, turn, &sum)) {
+        more = false;
+        for (int32_t i = 0; i < c->n_jobs; i++) {
+            more = weft_overlap_trial_generate(&c->trial[i]) || more;
+            c->least_s[i] = c->trial[i].run.out.generated_s;
+        }
+    }
+    return !more;
+}
+
+/* Takes `when` if it is better than the best so far. *n_stay_out: how many
+ * instances went on at last, at most; 0: no migration. */
 static int try(struct choice *c, const struct weft_overlap_when *when,
                int turn, int32_t *n_stay_out, struct weft_err *err)
 {
-    int32_t i = 0;
+    double sum;
+    int32_t n = 0;
     int rc = 0;
     *n_stay_out = 0;
-    for (int32_t k = 0; k < c->n_jobs && !rc; k++) {
-        rc = weft_overlap_trial_generate(&c->trial[k], when, err);
-        *n_stay_out = weft_max32(*n_stay_out, c->trial[k].run.out.n_stay);
+    for (int32_t i = 0; i < c->n_jobs && !rc; i++) {
+        rc = weft_overlap_trial_migrate(&c->trial[i], when, err);
+        *n_stay_out = weft_max32(*n_stay_out, c->trial[i].run.out.n_stay);
     }
-    while (i < c->n_jobs && !rc && !loses(&c->best, sum_of(c, i), turn))
-        rc = weft_overlap_trial_infer(&c->trial[i++], err);
-    if (!rc && i == c->n_jobs && !loses(&c->best, sum_of(c, i), turn))
-        c->best = (struct best){*when, sum_of(c, i), turn};
+    if (rc || !generate(c, turn))
+        return rc;
+    for (int32_t i = 0; i < c->n_jobs && !rc; i++)
+        rc = weft_overlap_trial_least(&c->trial[i], &c->least_s[i], err);
+    for (; n < c->n_jobs && !rc && !is_worse(c, turn, &sum); n++) {
+        rc = weft_overlap_trial_infer(&c->trial[n], err);
+        c->least_s[n] = c->trial[n].run.out.all_s;
+    }
+    if (!rc && n == c->n_jobs && !is_worse(c, turn, &sum))
+        c->best = (struct best){*when, sum, turn};
     return rc;
 }
 
@@ -178,6 +208,7 @@ static void choice_release(struct choice *c)
     for (int32_t i = 0; i < c->n_jobs && c->trial; i++)
         weft_overlap_trial_release(&c->trial[i]);
     weft_free(c->trial);
+    weft_free(c->least_s);
 }
 
 /* Release it also after an error. */
@@ -189,9 +220,11 @@ static int choice_init(struct choice *c, int32_t n_jobs,
     *c = (struct choice){.n_jobs = n_jobs,
                          .job = job,
                          .n_instances = job->n_instances,
-                         .trial = weft_alloc(n, sizeof *c->trial)};
-    int rc = c->trial ? 0
-                      : weft_err_nomem(err, "a choice", n * sizeof *c->trial);
+                         .trial = weft_alloc(n, sizeof *c->trial),
+                         .least_s = weft_alloc(n, sizeof *c->least_s)};
+    int rc = c->trial && c->least_s
+               ? 0
+               : weft_err_nomem(err, "a choice", n * sizeof *c->trial);
     for (int32_t i = 0; i < n_jobs && !rc; i++)
         rc = weft_overlap_trial_init(&c->trial[i], &job[i], other_batch, err);
     return rc;

@@ -190,6 +190,18 @@ static void inference_release(struct inference *f)
     weft_min_tree_release(&f->idle);
 }
 
+/* From when on a worker can infer. */
+static double free_from(const struct weft_overlap_run *run, int32_t i)
+{
+    const struct weft_overlap_job *job = run->job;
+    bool waits = job->serial || (job->at_trigger && run->out.n_migrated == 0);
+    double first_s = waits           ? run->out.generated_s
+                   : job->at_trigger ? run->out.trigger_s
+                                     : 0;
+    double free_s = run->free_s[i];
+    return fmax(first_s, free_s >= 0 ? free_s : run->instance[i].now_s);
+}
+
 int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
 {
     const struct weft_overlap_job *job = run->job;
@@ -228,8 +240,68 @@ int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
             f.has[i] |= 1u << j;
     }
     for (int32_t i = 0; i < job->n_instances; i++)
-        weft_min_tree_set(&f.free_s, i, run->free_s[i]);
+        weft_min_tree_set(&f.free_s, i, free_from(run, i));
     infer(&f);
     inference_release(&f);
+    return 0;
+}
+
+/* ---- Below what it cannot stay ------------------------------------------ */
+
+/* The samples that end at least_s or later, in the order in which they end;
+ * *tokens_out: of all of them. */
+static int32_t list_late(const struct weft_overlap_run *run, double least_s,
+                         struct ended *out, double *tokens_out)
+{
+    const struct weft_overlap_job *job = run->job;
+    int32_t n = 0;
+    *tokens_out = 0;
+    for (int32_t s = 0; s < job->n_samples; s++) {
+        if (run->state[s].end_s < least_s)
+            continue;
+        double tokens = (double) job->sample[s].prompt + job->sample[s].length;
+        out[n++] = (struct ended){run->state[s].end_s, tokens, s};
+        *tokens_out += tokens;
+    }
+    return n;
+}
+
+/* A model takes samples in the order in which they ended (batch_end()). Its
+ * last micro-batch is thus the last sample and so many just before it, one
+ * alone or no more than micro_tokens in all; and it is taken when all of them
+ * have ended, or later. Which one it is depends on the rest of the inference:
+ * here it is the one that takes least. all_s is no less than what is found in
+ * floating point, too: it is rounded sums of the same or larger terms. */
+int weft_overlap_infer_least(const struct weft_overlap_run *run,
+                             const double *end_s, double *out,
+                             struct weft_err *err)
+{
+    const struct weft_overlap_job *job = run->job;
+    int32_t n = job->n_samples, n_late = 0, wanted = 16;
+    double tokens = 0;
+    *out = run->out.generated_s;
+    if (job->n_models == 0 || n == 0)
+        return 0;
+    struct ended *late = weft_alloc((size_t) n, sizeof *late);
+    if (!late)
+        return weft_err_nomem(err, "a simulation", (size_t) n * sizeof *late);
+    while (n_late < n && tokens <= job->micro_tokens) {
+        wanted = weft_min32(n, 4 * wanted);
+        n_late = list_late(run, wanted < n ? end_s[n - wanted] : 0, late,
+                           &tokens);
+    }
+    qsort(late, (size_t) n_late, sizeof *late, by_end);
+    for (int32_t j = 0; j < job->n_models; j++) {
+        double least = INFINITY;
+        tokens = 0;
+        for (int32_t k = 1; k <= n_late; k++) {
+            tokens += late[n_late - k].tokens;
+            if (k > 1 && tokens > job->micro_tokens)
+                break;
+            least = fmin(least, job->infer_s(job->costs->ctx, j, k, tokens));
+        }
+        *out = fmax(*out, run->out.generated_s + least);
+    }
+    weft_free(late);
     return 0;
 }

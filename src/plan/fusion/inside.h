@@ -40,6 +40,7 @@ struct weft_overlap_instance {
     struct weft_overlap_list active, queue;
     int32_t n_active, slots;
     double held; /* tokens cached of all, those in common once */
+    bool touched; /* by the last migration: what it generates then differs */
 };
 
 /* It can be copied, and both go on as one would. */
@@ -47,8 +48,8 @@ struct weft_overlap_run {
     const struct weft_overlap_job *job;
     struct weft_overlap_state *state;       /* (n_samples) */
     struct weft_overlap_instance *instance; /* (n_instances) */
-    double *free_s;  /* (n_instances) from when on it can infer; -1: it still
-                        generates */
+    double *free_s;  /* (n_instances) from when on a migration has freed it;
+                        -1: none has */
     int32_t *record; /* (n_samples + 1) the first of each prompt's records */
     struct weft_overlap_prompt *prompt; /* (n_prompts) records */
     int32_t n_prompts;
@@ -74,31 +75,74 @@ void weft_overlap_run_copy(struct weft_overlap_run *run,
  * first step that ends at stop_s or later. */
 void weft_overlap_generate(struct weft_overlap_run *run, int32_t instance,
                            double stop_s);
+void weft_overlap_generate_all(struct weft_overlap_run *run, double stop_s);
 /* Puts a sample, which is in no list, at the end of its instance's queue. */
 void weft_overlap_queue(struct weft_overlap_run *run, int32_t sample);
 
-/* Inference by workers that are free from free_s on; sets all_s and
- * infer_s. */
+/* Errors: WEFT_EINVAL of weft_overlap_simulate(). */
+int weft_overlap_check(const struct weft_overlap_job *job,
+                       struct weft_err *err);
+
+/* ---- Migrations ---------------------------------------------------------- */
+
+struct weft_overlap_step {
+    int32_t n_left, instances; /* n_left: samples, at most */
+};
+
+/* The migrations of `when`, in their order; returns how many. */
+int32_t weft_overlap_steps(const struct weft_overlap_job *job,
+                           const struct weft_overlap_when *when,
+                           struct weft_overlap_step out[]);
+/* When samples end (n_samples), ascending, of a run that has come to its
+ * end. */
+void weft_overlap_ends(const struct weft_overlap_run *run, double *out);
+/* When no more than so many are left, by what weft_overlap_ends() found; 0:
+ * there is no such moment. */
+double weft_overlap_when_left(const struct weft_overlap_job *job,
+                              const double *end_s, int32_t n_left);
+/* Generates until then, and migrates what is left. */
+int weft_overlap_migrate(struct weft_overlap_run *run,
+                         const struct weft_overlap_step *step, double at_s,
+                         int32_t most_batch, struct weft_err *err);
+
+/* ---- Inference ----------------------------------------------------------- */
+
+/* Sets all_s and infer_s; generated_s is known. Errors: WEFT_ENOMEM. */
 int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err);
+/* Seconds that all_s will be, at least. end_s (n_samples): ascending, about when
+ * samples end. Errors: WEFT_ENOMEM. */
+int weft_overlap_infer_least(const struct weft_overlap_run *run,
+                             const double *end_s, double *out,
+                             struct weft_err *err);
 
 /* ---- Many simulations that begin alike ---------------------------------- */
 
 /* Of a job, with the same first migrations, as many as n_before, and then each
  * with others: the trunk is what they have in common, and goes on with the
  * latest of them, so that those whose next migration comes later are best tried
- * later. */
+ * later. An instance that a migration leaves as it is ends as it does without
+ * that migration, so that it is not simulated again. */
 struct weft_overlap_trial {
+    struct weft_overlap_run whole; /* without migrations, to its end */
     struct weft_overlap_run start; /* after the first migrations */
     struct weft_overlap_run trunk; /* the same, later: at_s */
-    struct weft_overlap_run ended; /* the same without any more */
+    struct weft_overlap_run ended; /* the same without any more, to its end */
     struct weft_overlap_run run;   /* the one that is tried */
-    struct weft_overlap_run spare;
+    struct weft_overlap_run spare[2];
     int32_t n_before;
     bool goes_on; /* the first migrations all came */
     double at_s;
-    /* (2 n_samples) when samples end with the first migrations alone, ascending;
-     * and scratch */
+    /* (3 n_samples) when samples end without migrations, and with the first of
+     * them alone, ascending; and scratch */
     double *end_s;
+    struct weft_overlap_rest *rest; /* (n_instances) of the one that is tried */
+    int32_t n_rest;
+};
+
+/* An instance that is still to be simulated, and the tokens that one of its
+ * samples still gets, at most. */
+struct weft_overlap_rest {
+    int32_t instance, tokens;
 };
 
 /* Release it also after an error. Errors: those of weft_overlap_simulate(). */
@@ -110,12 +154,17 @@ void weft_overlap_trial_release(struct weft_overlap_trial *trial);
 int weft_overlap_trial_begin(struct weft_overlap_trial *trial,
                              const struct weft_overlap_when *when, int32_t n,
                              struct weft_err *err);
-/* Generates all samples with the migrations of `when`, of which the first are
- * those that it was begun with; sets generated_s and n_stay of run.out. */
-int weft_overlap_trial_generate(struct weft_overlap_trial *trial,
-                                const struct weft_overlap_when *when,
-                                struct weft_err *err);
-/* And then the rest of run.out. */
+/* Goes on with the other migrations of `when`; sets n_stay of run.out. From then
+ * on run.out.generated_s is what generation takes at least. */
+int weft_overlap_trial_migrate(struct weft_overlap_trial *trial,
+                               const struct weft_overlap_when *when,
+                               struct weft_err *err);
+/* Generates what one more instance has left. false: there was none, and all
+ * samples have ended. */
+bool weft_overlap_trial_generate(struct weft_overlap_trial *trial);
+/* weft_overlap_infer_least() and weft_overlap_infer() of the run. */
+int weft_overlap_trial_least(const struct weft_overlap_trial *trial,
+                             double *out, struct weft_err *err);
 int weft_overlap_trial_infer(struct weft_overlap_trial *trial,
                              struct weft_err *err);
 
