@@ -46,8 +46,8 @@ static struct row print_row(struct setting *s, struct instance *in,
     struct weft_overlapped serial, streamed, fused;
     double best_s, bound_s;
     CHECK(weft_overlap_bound(job, &bound_s, &err));
-    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
-    CHECK(weft_overlap_choose(1, job, &best, &best_s, &err));
+    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, NULL, &err));
+    CHECK(weft_overlap_choose(1, job, &best, &best_s, NULL, &err));
     simulate(job, true, 0, 0, &serial);
     simulate(job, false, 0, 0, &streamed);
     simulate_when(job, false, &when, &fused);
@@ -92,7 +92,7 @@ static void print_ratios(struct setting *s, struct instance *in)
         scale_inference(s, in, ratio[k]);
         simulate(job, true, 0, 0, &serial);
         CHECK(weft_overlap_bound(job, &bound_s, &err));
-        CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
+        CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, NULL, &err));
         simulate(job, false, 0, 0, &streamed);
         simulate_when(job, false, &when, &fused);
         printf(" | %4.2f %4.2f %4.2f %4.2f %3.0f",
@@ -200,7 +200,7 @@ static void print_other(const struct setting *s, const struct instance *in)
     struct weft_overlapped serial, fused, out;
     double bound_s, seconds[20], least = INFINITY;
     CHECK(weft_overlap_bound(job, &bound_s, &err));
-    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
+    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, NULL, &err));
     simulate(job, true, 0, 0, &serial);
     simulate_when(job, false, &when, &fused);
     printf("   %s/%s tp%d %3d %6.2f %5.2f %5.2f %5.2f |",

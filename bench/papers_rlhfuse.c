@@ -162,7 +162,7 @@ static void print_row(struct setting *s, const struct weft_cluster *cluster,
     double tokens = PROMPT, bound;
     for (int k = 0; k < SAMPLES; k++)
         tokens += (double) job->sample[k].length / SAMPLES;
-    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, &err));
+    CHECK(weft_overlap_choose(PAST, s->job, &when, NULL, NULL, &err));
     CHECK(weft_overlap_bound(job, &bound, &err));
     double serial = simulate(job, true, 0, 0, &out);
     double fused = simulate_when(job, false, &when, &out);

@@ -424,15 +424,13 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
                     struct weft_tail_choice *out, struct weft_err *err)
 {
     const struct weft_g_generate *gen = &set->p->t->gen[set->call];
-    const struct weft_overlap_when never = {.share = 0};
-    struct weft_overlap_when when = never;
+    struct weft_overlap_when when = {.share = 0};
+    double unmoved_s[WEFT_TAIL_PAST];
     int32_t n = set->p->t->tail->n_past;
-    int rc = weft_overlap_choose(n, c->job, &when, &out->seconds, err);
-    for (int32_t i = 0; i < n && !rc; i++) {
-        struct weft_overlapped unmoved = {0};
-        rc = weft_overlap_simulate(&c->job[i], &never, &unmoved, NULL, err);
-        out->unmoved_s += unmoved.all_s / n;
-    }
+    int rc = weft_overlap_choose(n, c->job, &when, &out->seconds, unmoved_s,
+                                 err);
+    for (int32_t i = 0; i < n && !rc; i++)
+        out->unmoved_s += unmoved_s[i] / n;
     out->seconds /= n;
     out->when = (struct weft_migration_when){
         .share = when.share,

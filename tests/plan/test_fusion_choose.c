@@ -194,6 +194,14 @@ static void check_same(const struct plain *p,
     }
 }
 
+static double unmoved(const struct weft_overlap_job *job)
+{
+    const struct weft_overlap_when never = {.share = 0};
+    struct weft_overlapped out;
+    REQUIRE_OK(weft_overlap_simulate(job, &never, &out, NULL, &err), err);
+    return out.all_s;
+}
+
 static void test_same_choice(void)
 {
     static struct weft_overlap_sample sample[JOBS][SAMPLES];
@@ -217,13 +225,17 @@ static void test_same_choice(void)
             .link_latency_s = draw_from(0, 1) * 0.3};
         struct weft_overlap_job job[JOBS];
         struct weft_overlap_when when;
-        double seconds;
+        double seconds, unmoved_s[JOBS];
         struct plain p = {.n = draw_from(1, JOBS), .job = job};
         for (int i = 0; i < p.n; i++)
             draw_job(&job[i], n_instances, slots, &costs, sample[i], seen[i]);
         choose(&p);
-        REQUIRE_OK(weft_overlap_choose(p.n, job, &when, &seconds, &err), err);
+        REQUIRE_OK(weft_overlap_choose(p.n, job, &when, &seconds, unmoved_s,
+                                       &err),
+                   err);
         check_same(&p, &when, seconds);
+        for (int i = 0; i < p.n; i++)
+            CHECK(unmoved_s[i] == unmoved(&job[i]));
         n_chosen += when.share > 0;
         n_later += when.n_later > 0;
         n_batch += when.most_batch > 0;
@@ -268,7 +280,8 @@ static void test_smaller_batches(void)
         sample[s] = (struct weft_overlap_sample){s < 7 ? s : 7, 1,
                                                  s < 7 ? 100 : 1, 0};
     choose(&p);
-    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err),
+               err);
     check_same(&p, &when, seconds);
     CHECK(fabs(seconds - 110) < 1e-9);
     CHECK_INT(when.most_batch, 1);

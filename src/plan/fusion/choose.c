@@ -126,10 +126,13 @@ static int choose_first(struct choice *c, int32_t most_batch,
                         struct weft_err *err)
 {
     struct weft_overlap_when when = {.most_batch = most_batch};
+    double sum;
     int32_t m;
     int rc = begin(c, &when, 0, err);
-    if (!rc)
-        rc = try(c, &when, 0, &m, err);
+    for (int32_t i = 0; i < c->n_jobs; i++)
+        c->least_s[i] = c->trial[i].whole.out.all_s;
+    if (!is_worse(c, 0, &sum))
+        c->best = (struct best){when, sum, 0};
     for (int p = 95; p >= 5 && !rc; p -= 5) {
         when.share = p / 100.0;
         rc = try_instances(c, &when, p, &when.instances, c->n_instances, err);
@@ -155,8 +158,8 @@ static int choose_later(struct choice *c, struct weft_err *err)
     double share = when.n_later > 0 ? later[-1].share : when.share;
     int32_t n_stay = 0;
     int rc = begin(c, &when, 1 + when.n_later, err);
-    if (!rc)
-        rc = try(c, &when, 0, &n_stay, err);
+    for (int32_t i = 0; i < c->n_jobs && !rc; i++)
+        n_stay = weft_max32(n_stay, c->trial[i].ended.out.n_stay);
     when.n_later++;
     for (int k = 7; k > 0 && n_stay > 1 && !rc; k--) {
         later->share = share * k / 8;
@@ -241,7 +244,7 @@ static bool matters(const struct choice *c)
 
 int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
                         struct weft_overlap_when *out, double *seconds_out,
-                        struct weft_err *err)
+                        double *unmoved_out, struct weft_err *err)
 {
     int32_t all = 0;
     struct choice c;
@@ -260,6 +263,8 @@ int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
         *out = c.best.when;
     if (!rc && seconds_out)
         *seconds_out = c.best.seconds;
+    for (int32_t i = 0; i < n_jobs && !rc && unmoved_out; i++)
+        unmoved_out[i] = c.trial[i].whole.out.all_s;
     choice_release(&c);
     return rc;
 }

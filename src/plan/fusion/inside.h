@@ -43,6 +43,13 @@ struct weft_overlap_instance {
     bool touched; /* by the last migration: what it generates then differs */
 };
 
+/* How a sample moves: weft_migrate_reads(). */
+enum weft_overlap_moves {
+    WEFT_OVERLAP_UNASKED,
+    WEFT_OVERLAP_COPIED,
+    WEFT_OVERLAP_READ
+};
+
 /* It can be copied, and both go on as one would. */
 struct weft_overlap_run {
     const struct weft_overlap_job *job;
@@ -56,6 +63,9 @@ struct weft_overlap_run {
     double room;         /* tokens that an instance can hold */
     int32_t other_batch; /* to be tried in place of BS_max ... */
     bool matters;        /* ... as it would be another choice */
+    /* (tokens) whether as many are read again where they move, as far as runs of
+     * the job have asked; borrowed; NULL: it is not kept */
+    enum weft_overlap_moves *moves;
     struct weft_overlapped out;
 };
 
@@ -96,6 +106,8 @@ int32_t weft_overlap_steps(const struct weft_overlap_job *job,
 /* When samples end (n_samples), ascending, of a run that has come to its
  * end. */
 void weft_overlap_ends(const struct weft_overlap_run *run, double *out);
+/* When the last of those that have ended did. */
+double weft_overlap_last_end(const struct weft_overlap_run *run);
 /* When no more than so many are left, by what weft_overlap_ends() found; 0:
  * there is no such moment. */
 double weft_overlap_when_left(const struct weft_overlap_job *job,
@@ -123,7 +135,8 @@ int weft_overlap_infer_least(const struct weft_overlap_run *run,
  * later. An instance that a migration leaves as it is ends as it does without
  * that migration, so that it is not simulated again. */
 struct weft_overlap_trial {
-    struct weft_overlap_run whole; /* without migrations, to its end */
+    /* without migrations, to its end, and what its inference takes */
+    struct weft_overlap_run whole;
     struct weft_overlap_run start; /* after the first migrations */
     struct weft_overlap_run trunk; /* the same, later: at_s */
     struct weft_overlap_run ended; /* the same without any more, to its end */
@@ -135,6 +148,7 @@ struct weft_overlap_trial {
     /* (3 n_samples) when samples end without migrations, and with the first of
      * them alone, ascending; and scratch */
     double *end_s;
+    enum weft_overlap_moves *moves; /* of all of them */
     struct weft_overlap_rest *rest; /* (n_instances) of the one that is tried */
     int32_t n_rest;
 };

@@ -60,19 +60,34 @@ static int leaving_init(struct leaving *l, const struct weft_overlap_job *job,
 static void find_left(const struct weft_overlap_run *run, struct leaving *l)
 {
     const struct weft_overlap_job *job = run->job;
+    int32_t has = -1, expected = 0; /* of the last; many have the same */
     for (int32_t s = 0; s < job->n_samples; s++) {
         const struct weft_overlap_state *at = &run->state[s];
         if (at->end_s >= 0)
             continue;
-        l->left[l->n] = (struct weft_migrate_left){
-            .instance = at->instance,
-            .prompt = job->sample[s].prompt,
-            .has = at->has,
-            .expected = weft_migrate_expect(job->n_seen, job->seen, at->has,
-                                            job->most,
-                                            WEFT_MIGRATE_QUANTILE)};
+        if (at->has != has)
+            expected = weft_migrate_expect(job->n_seen, job->seen, at->has,
+                                           job->most, WEFT_MIGRATE_QUANTILE);
+        has = at->has;
+        l->left[l->n] =
+            (struct weft_migrate_left){.instance = at->instance,
+                                       .prompt = job->sample[s].prompt,
+                                       .has = has,
+                                       .expected = expected};
         l->sample[l->n++] = s;
     }
+}
+
+/* Whether a sample of so many tokens is read again. */
+static bool reads(const struct weft_overlap_run *run, int32_t n_tokens)
+{
+    enum weft_overlap_moves *known = run->moves ? &run->moves[n_tokens] : NULL;
+    if (known && *known != WEFT_OVERLAP_UNASKED)
+        return *known == WEFT_OVERLAP_READ;
+    bool is_read = weft_migrate_reads(run->job->costs, n_tokens);
+    if (known)
+        *known = is_read ? WEFT_OVERLAP_READ : WEFT_OVERLAP_COPIED;
+    return is_read;
 }
 
 /* A sample's cache, or its tokens, go to another instance, over links that
@@ -86,7 +101,7 @@ static void move(struct weft_overlap_run *run, struct leaving *l, int32_t k)
     at->instance = to;
     at->ready = at->common = 0;
     run->out.n_moved++;
-    if (weft_migrate_reads(c, l->left[k].prompt + l->left[k].has))
+    if (reads(run, l->left[k].prompt + l->left[k].has))
         at->cached = 0;
     run->out.n_read += at->cached == 0;
     if (at->cached > 0) {
@@ -241,6 +256,14 @@ void weft_overlap_ends(const struct weft_overlap_run *run, double *out)
     qsort(out, (size_t) n, sizeof *out, by_size);
 }
 
+double weft_overlap_last_end(const struct weft_overlap_run *run)
+{
+    double end_s = 0;
+    for (int32_t s = 0; s < run->job->n_samples; s++)
+        end_s = fmax(end_s, run->state[s].end_s);
+    return end_s;
+}
+
 double weft_overlap_when_left(const struct weft_overlap_job *job,
                               const double *end_s, int32_t n_left)
 {
@@ -276,7 +299,7 @@ static int generate(struct weft_overlap_run *run,
     int32_t n = weft_overlap_steps(job, when, step);
     int rc = 0;
     weft_overlap_run_begin(run);
-    for (int32_t k = 0; k < n && !rc; k++) {
+    for (int32_t k = 0; k < n && step[k].n_left > 0 && !rc; k++) {
         weft_overlap_run_copy(spare, run);
         weft_overlap_generate_all(spare, INFINITY);
         weft_overlap_ends(spare, end_s);
@@ -286,9 +309,7 @@ static int generate(struct weft_overlap_run *run,
         rc = weft_overlap_migrate(run, &step[k], at_s, when->most_batch, err);
     }
     weft_overlap_generate_all(run, INFINITY);
-    for (int32_t s = 0; s < job->n_samples; s++)
-        run->out.generated_s = fmax(run->out.generated_s,
-                                    run->state[s].end_s);
+    run->out.generated_s = weft_overlap_last_end(run);
     return rc;
 }
 

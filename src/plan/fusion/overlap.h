@@ -115,10 +115,10 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
  * and with as many samples as there are slots, as larger batches take longer
  * but free more instances: on a CPU BS_max may be 1, with which no samples come
  * together. Not to migrate is one of the choices.
- * seconds_out: that sum; NULL: not wanted. Errors: those of
- * weft_overlap_simulate(). */
+ * seconds_out: that sum; unmoved_out (n_jobs): all_s without migration; NULL: not
+ * wanted. Errors: those of weft_overlap_simulate(). */
 int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
                         struct weft_overlap_when *out, double *seconds_out,
-                        struct weft_err *err);
+                        double *unmoved_out, struct weft_err *err);
 
 #endif

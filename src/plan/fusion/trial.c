@@ -48,15 +48,26 @@ static void complete(struct weft_overlap_run *out,
 
 /* ---- A trial ------------------------------------------------------------- */
 
+static int32_t longest_text(const struct weft_overlap_job *job)
+{
+    int32_t most = 0;
+    for (int32_t s = 0; s < job->n_samples; s++)
+        most = weft_max32(most,
+                          job->sample[s].prompt + job->sample[s].length);
+    return most;
+}
+
 int weft_overlap_trial_init(struct weft_overlap_trial *trial,
                             const struct weft_overlap_job *job,
                             int32_t other_batch, struct weft_err *err)
 {
     size_t n = 3 * (size_t) job->n_samples, n_in = (size_t) job->n_instances;
+    size_t most = (size_t) longest_text(job);
     *trial = (struct weft_overlap_trial){
         .end_s = weft_alloc(n, sizeof *trial->end_s),
+        .moves = weft_alloc(most + 1, sizeof *trial->moves),
         .rest = weft_alloc(n_in, sizeof *trial->rest)};
-    int rc = trial->end_s && trial->rest
+    int rc = trial->end_s && trial->moves && trial->rest
                ? weft_overlap_check(job, err)
                : weft_err_nomem(err, "a simulation", 8 * n);
     struct weft_overlap_run *const run[] = {
@@ -65,13 +76,15 @@ int weft_overlap_trial_init(struct weft_overlap_trial *trial,
     for (size_t k = 0; k < WEFT_COUNT(run) && !rc; k++) {
         rc = weft_overlap_run_init(run[k], job, err);
         run[k]->other_batch = other_batch;
+        run[k]->moves = trial->moves;
     }
     if (rc)
         return rc;
     weft_overlap_run_begin(&trial->whole);
     weft_overlap_generate_all(&trial->whole, INFINITY);
     weft_overlap_ends(&trial->whole, trial->end_s);
-    return 0;
+    trial->whole.out.generated_s = weft_overlap_last_end(&trial->whole);
+    return weft_overlap_infer(&trial->whole, err);
 }
 
 void weft_overlap_trial_release(struct weft_overlap_trial *trial)
@@ -84,6 +97,7 @@ void weft_overlap_trial_release(struct weft_overlap_trial *trial)
     weft_overlap_run_release(&trial->spare[0]);
     weft_overlap_run_release(&trial->spare[1]);
     weft_free(trial->end_s);
+    weft_free(trial->moves);
     weft_free(trial->rest);
 }
 
@@ -210,9 +224,7 @@ int weft_overlap_trial_migrate(struct weft_overlap_trial *trial,
         rc = migrate_all(trial, run, &before, at_s, n - k, step + k,
                          when->most_batch, &all, err);
     list_rest(trial, before);
-    for (int32_t s = 0; s < job->n_samples; s++)
-        run->out.generated_s = fmax(run->out.generated_s,
-                                    run->state[s].end_s);
+    run->out.generated_s = weft_overlap_last_end(run);
     return rc;
 }
 
