@@ -43,11 +43,12 @@ struct weft_overlap_instance {
     bool touched; /* by the last migration: what it generates then differs */
 };
 
-/* How a sample moves: weft_migrate_reads(). */
-enum weft_overlap_moves {
-    WEFT_OVERLAP_UNASKED,
-    WEFT_OVERLAP_COPIED,
-    WEFT_OVERLAP_READ
+/* What decisions of all runs of a job ask for again and again, as far as it has
+ * been asked: of samples of so many tokens. */
+struct weft_overlap_known {
+    /* 0: not asked; -1: they move as caches; 1: they are read again */
+    signed char *reads;
+    int32_t *expected; /* 0: not asked; by tokens of the response */
 };
 
 /* It can be copied, and both go on as one would. */
@@ -63,9 +64,7 @@ struct weft_overlap_run {
     double room;         /* tokens that an instance can hold */
     int32_t other_batch; /* to be tried in place of BS_max ... */
     bool matters;        /* ... as it would be another choice */
-    /* (tokens) whether as many are read again where they move, as far as runs of
-     * the job have asked; borrowed; NULL: it is not kept */
-    enum weft_overlap_moves *moves;
+    struct weft_overlap_known *known; /* borrowed; NULL: it is not kept */
     struct weft_overlapped out;
 };
 
@@ -148,12 +147,12 @@ struct weft_overlap_trial {
     /* (3 n_samples) when samples end without migrations, and with the first of
      * them alone, ascending; and scratch */
     double *end_s;
-    enum weft_overlap_moves *moves; /* of all of them */
+    struct weft_overlap_known known;
     struct weft_overlap_rest *rest; /* (n_instances) of the one that is tried */
     int32_t n_rest;
 };
 
-/* An instance that is still to be simulated, and the tokens that one of its
+/* An instance that is still to be simulated, and how many tokens one of its
  * samples still gets, at most. */
 struct weft_overlap_rest {
     int32_t instance, tokens;

@@ -57,36 +57,44 @@ static int leaving_init(struct leaving *l, const struct weft_overlap_job *job,
              : weft_err_nomem(err, "a simulation", n * sizeof *l->left);
 }
 
+static int32_t expect(const struct weft_overlap_run *run, int32_t has)
+{
+    const struct weft_overlap_job *job = run->job;
+    int32_t *known = run->known ? &run->known->expected[has] : NULL;
+    if (known && *known > 0)
+        return *known;
+    int32_t n = weft_migrate_expect(job->n_seen, job->seen, has, job->most,
+                                    WEFT_MIGRATE_QUANTILE);
+    if (known)
+        *known = n;
+    return n;
+}
+
 static void find_left(const struct weft_overlap_run *run, struct leaving *l)
 {
     const struct weft_overlap_job *job = run->job;
-    int32_t has = -1, expected = 0; /* of the last; many have the same */
     for (int32_t s = 0; s < job->n_samples; s++) {
         const struct weft_overlap_state *at = &run->state[s];
         if (at->end_s >= 0)
             continue;
-        if (at->has != has)
-            expected = weft_migrate_expect(job->n_seen, job->seen, at->has,
-                                           job->most, WEFT_MIGRATE_QUANTILE);
-        has = at->has;
-        l->left[l->n] =
-            (struct weft_migrate_left){.instance = at->instance,
-                                       .prompt = job->sample[s].prompt,
-                                       .has = has,
-                                       .expected = expected};
+        l->left[l->n] = (struct weft_migrate_left){
+            .instance = at->instance,
+            .prompt = job->sample[s].prompt,
+            .has = at->has,
+            .expected = expect(run, at->has)};
         l->sample[l->n++] = s;
     }
 }
 
-/* Whether a sample of so many tokens is read again. */
+/* Whether a sample of so many tokens is read again where it moves. */
 static bool reads(const struct weft_overlap_run *run, int32_t n_tokens)
 {
-    enum weft_overlap_moves *known = run->moves ? &run->moves[n_tokens] : NULL;
-    if (known && *known != WEFT_OVERLAP_UNASKED)
-        return *known == WEFT_OVERLAP_READ;
+    signed char *known = run->known ? &run->known->reads[n_tokens] : NULL;
+    if (known && *known != 0)
+        return *known > 0;
     bool is_read = weft_migrate_reads(run->job->costs, n_tokens);
     if (known)
-        *known = is_read ? WEFT_OVERLAP_READ : WEFT_OVERLAP_COPIED;
+        *known = is_read ? 1 : -1;
     return is_read;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulations that begin alike, without what they have in common. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "plan/fusion/inside.h"
@@ -62,12 +61,14 @@ int weft_overlap_trial_init(struct weft_overlap_trial *trial,
                             int32_t other_batch, struct weft_err *err)
 {
     size_t n = 3 * (size_t) job->n_samples, n_in = (size_t) job->n_instances;
-    size_t most = (size_t) longest_text(job);
+    size_t most = (size_t) longest_text(job) + 1;
     *trial = (struct weft_overlap_trial){
         .end_s = weft_alloc(n, sizeof *trial->end_s),
-        .moves = weft_alloc(most + 1, sizeof *trial->moves),
+        .known = {.reads = weft_alloc(most, sizeof *trial->known.reads),
+                  .expected = weft_alloc(most, sizeof *trial->known.expected)},
         .rest = weft_alloc(n_in, sizeof *trial->rest)};
-    int rc = trial->end_s && trial->moves && trial->rest
+    int rc = trial->end_s && trial->known.reads && trial->known.expected
+                  && trial->rest
                ? weft_overlap_check(job, err)
                : weft_err_nomem(err, "a simulation", 8 * n);
     struct weft_overlap_run *const run[] = {
@@ -76,7 +77,7 @@ int weft_overlap_trial_init(struct weft_overlap_trial *trial,
     for (size_t k = 0; k < WEFT_COUNT(run) && !rc; k++) {
         rc = weft_overlap_run_init(run[k], job, err);
         run[k]->other_batch = other_batch;
-        run[k]->moves = trial->moves;
+        run[k]->known = &trial->known;
     }
     if (rc)
         return rc;
@@ -97,7 +98,8 @@ void weft_overlap_trial_release(struct weft_overlap_trial *trial)
     weft_overlap_run_release(&trial->spare[0]);
     weft_overlap_run_release(&trial->spare[1]);
     weft_free(trial->end_s);
-    weft_free(trial->moves);
+    weft_free(trial->known.reads);
+    weft_free(trial->known.expected);
     weft_free(trial->rest);
 }
 
@@ -161,14 +163,6 @@ static void go_to(struct weft_overlap_trial *trial, double at_s)
 
 /* ---- Instances that a migration changes ---------------------------------- */
 
-static int longest_last(const void *a, const void *b)
-{
-    const struct weft_overlap_rest *x = a, *y = b;
-    if (x->tokens != y->tokens)
-        return x->tokens < y->tokens ? -1 : 1;
-    return x->instance > y->instance ? -1 : x->instance < y->instance;
-}
-
 static int32_t most_rest(const struct weft_overlap_run *run,
                          const struct weft_overlap_list *list)
 {
@@ -179,8 +173,7 @@ static int32_t most_rest(const struct weft_overlap_run *run,
     return most;
 }
 
-/* Those that are to be simulated, in an order in which the one that ends last
- * is likely to come first; the others are brought to their ends. */
+/* Those that are to be simulated; the others are brought to their ends. */
 static void list_rest(struct weft_overlap_trial *trial,
                       const struct weft_overlap_run *before)
 {
@@ -198,8 +191,6 @@ static void list_rest(struct weft_overlap_trial *trial,
             trial->rest[trial->n_rest++] = (struct weft_overlap_rest){i,
                                                                       tokens};
     }
-    qsort(trial->rest, (size_t) trial->n_rest, sizeof *trial->rest,
-          longest_last);
 }
 
 int weft_overlap_trial_migrate(struct weft_overlap_trial *trial,
@@ -231,9 +222,14 @@ int weft_overlap_trial_migrate(struct weft_overlap_trial *trial,
 bool weft_overlap_trial_generate(struct weft_overlap_trial *trial)
 {
     struct weft_overlap_run *run = &trial->run;
+    int32_t best = 0; /* it is likely to end last */
     if (trial->n_rest == 0)
         return false;
-    int32_t i = trial->rest[--trial->n_rest].instance;
+    for (int32_t k = 1; k < trial->n_rest; k++)
+        if (trial->rest[k].tokens > trial->rest[best].tokens)
+            best = k;
+    int32_t i = trial->rest[best].instance;
+    trial->rest[best] = trial->rest[--trial->n_rest];
     weft_overlap_generate(run, i, INFINITY);
     run->out.generated_s = fmax(run->out.generated_s, run->instance[i].now_s);
     return true;
