@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The choice of when to migrate (plan/fusion/choose.c) beside the plain one:
  * everything that is tried is simulated by itself, for each job from its
- * beginning, in the order of shares, and the first of the fastest is taken. */
+ * beginning, in the order of shares, and the first of the fastest is taken. What
+ * inference takes at least, beside all last micro-batches that there can be. */
 #include <math.h>
 
 #include "draw.h"
 #include "harness.h"
-#include "plan/fusion/overlap.h"
+#include "plan/fusion/inside.h"
 
 enum { JOBS = 3, SAMPLES = 60, SEEN = 100 };
 
@@ -130,6 +131,7 @@ static void choose(struct plain *p)
 struct pace {
     double step_s, row_s, key_s;
     int most; /* rows that have tokens */
+    bool odd; /* of three sizes of micro-batches one takes longer */
 };
 
 static double step_s(void *ctx, const struct weft_work_rows *rows)
@@ -142,8 +144,9 @@ static double step_s(void *ctx, const struct weft_work_rows *rows)
 
 static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 {
-    (void) ctx;
-    return (0.31 + 0.17 * model) * (1.1 + 0.013 * n + 0.0371 * n_tokens);
+    const struct pace *p = ctx;
+    double s = (0.31 + 0.17 * model) * (1.1 + 0.013 * n + 0.0371 * n_tokens);
+    return p->odd && n % 3 == 1 ? 2.3 * s : s;
 }
 
 static void draw_job(struct weft_overlap_job *job, int n_instances, int slots,
@@ -213,7 +216,8 @@ static void test_same_choice(void)
         struct pace pace = {0.11 * draw_from(1, 30),
                             0.0123 * draw_from(0, 30),
                             0.000317 * draw_from(0, 30),
-                            draw_from(0, 1) && slots ? slots : 1000};
+                            draw_from(0, 1) && slots ? slots : 1000,
+                            draw_from(0, 1)};
         const struct weft_migrate_costs costs = {
             .ctx = &pace,
             .step_s = step_s,
@@ -243,6 +247,90 @@ static void test_same_choice(void)
     CHECK(n_chosen > 20 && n_later > 0 && n_batch > 2);
 }
 
+/* ---- What inference takes at least --------------------------------------- */
+
+enum { MANY = 400 };
+
+static int later_first(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (x[0] < y[0]) - (x[0] > y[0]);
+}
+
+/* No two samples end at once. */
+static double plain_least(const struct weft_overlap_run *run)
+{
+    static double ended[MANY][2]; /* when, and tokens */
+    const struct weft_overlap_job *job = run->job;
+    double most = 0;
+    for (int s = 0; s < job->n_samples; s++) {
+        ended[s][0] = run->state[s].end_s;
+        ended[s][1] = job->sample[s].prompt + job->sample[s].length;
+    }
+    qsort(ended, (size_t) job->n_samples, sizeof *ended, later_first);
+    for (int j = 0; j < job->n_models; j++) {
+        double least = INFINITY;
+        for (int n = 1; n <= job->n_samples; n++) {
+            double tokens = 0;
+            for (int k = 0; k < n; k++)
+                tokens += ended[k][1];
+            if (n == 1 || tokens <= job->micro_tokens)
+                least = fmin(least,
+                             infer_s(job->costs->ctx, j, n, tokens));
+        }
+        most = fmax(most, least);
+    }
+    return ended[0][0] + most;
+}
+
+/* When other samples end says no more than how many to look at first. */
+static void test_least(void)
+{
+    static struct weft_overlap_sample sample[MANY];
+    static int32_t seen[1];
+    static double end_s[MANY];
+    for (int round = 0; round < 300; round++) {
+        struct pace pace = {1, 0, 0, 1000, draw_from(0, 1)};
+        const struct weft_migrate_costs costs = {.ctx = &pace,
+                                                 .step_s = step_s,
+                                                 .token_bytes = 1,
+                                                 .memory_bytes = 1e9};
+        int n = draw_from(1, draw_from(0, 1) ? MANY : 20);
+        int base = draw_from(0, n);
+        struct weft_overlap_job job = {.costs = &costs,
+                                       .n_instances = draw_from(1, 12),
+                                       .n_samples = n,
+                                       .sample = sample,
+                                       .most = 60,
+                                       .seen = seen,
+                                       .n_models = draw_from(1, 3),
+                                       .infer_s = infer_s,
+                                       .micro_tokens = draw_from(1, 20000)};
+        struct weft_overlap_run run;
+        double least;
+        REQUIRE_OK(weft_overlap_run_init(&run, &job, &err), err);
+        for (int s = 0; s < n; s++) {
+            sample[s] = (struct weft_overlap_sample){
+                0, draw_from(1, 40), draw_from(1, 60), 0};
+            /* each its own: 7 has no divisor in common with the modulus */
+            run.state[s].end_s = 0.1 * ((s * 7 + base) % 401);
+            end_s[s] = draw_from(0, 1) ? 0.1 * s : 40;
+            run.out.generated_s = fmax(run.out.generated_s,
+                                       run.state[s].end_s);
+            end_s[s] = s > 0 ? fmax(end_s[s], end_s[s - 1]) : end_s[s];
+        }
+        for (int i = 0; i < job.n_instances; i++)
+            run.free_s[i] = 0.1 * draw_from(0, 400);
+        REQUIRE_OK(weft_overlap_infer_least(&run, end_s, &least, &err), err);
+        CHECK(least == plain_least(&run));
+        REQUIRE_OK(weft_overlap_infer(&run, &err), err);
+        CHECK(least <= run.out.all_s);
+        weft_overlap_run_release(&run);
+    }
+}
+
+/* ---- Another size of batches --------------------------------------------- */
+
 static double ten_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 {
     (void) ctx, (void) model, (void) n, (void) n_tokens;
@@ -256,7 +344,7 @@ static double ten_s(void *ctx, int32_t model, int32_t n, double n_tokens)
  * an instance lets seven go on. */
 static void test_smaller_batches(void)
 {
-    struct pace pace = {0.85, 0.15, 0, 1000};
+    struct pace pace = {0.85, 0.15, 0, 1000, false};
     const struct weft_migrate_costs costs = {.ctx = &pace,
                                              .step_s = step_s,
                                              .token_bytes = 1,
@@ -288,4 +376,5 @@ static void test_smaller_batches(void)
 }
 
 WEFT_TESTS("plan/fusion/choose", {"test_same_choice", test_same_choice},
+           {"test_least", test_least},
            {"test_smaller_batches", test_smaller_batches})
