@@ -111,7 +111,8 @@ check_PROGRAMS += %D%/test_prefix
 %C%_test_prefix_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_tail
 %C%_test_tail_LDADD = $(all_libs)
-%C%_test_tail_LDFLAGS = -Wl,--wrap=weft_migration_decide
+%C%_test_tail_LDFLAGS = -Wl,--wrap=weft_migration_decide \
+	-Wl,--wrap=weft_overlap_choose
 # What control does is counted in code of its own.
 check_LTLIBRARIES = %D%/libcount_blocks.la
 %C%_libcount_blocks_la_SOURCES = %D%/count_blocks.c %D%/count_blocks.h

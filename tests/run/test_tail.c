@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What passes through a replica cost, by closed forms; and a run of which a
- * rank dies while its last samples move:
+ * What passes through a replica cost, by closed forms; what the choice of when
+ * samples move is made of, by hand; and a run of which a rank dies while its last samples move:
  *
  *     test_tail RANK CONFIG.yaml key=value ...
  *
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <signal.h>
 
-#include "run_fixture.h"
+#include "described_run.h"
 
 #include "lm/migration.h"
 #include "plan/costs.h"
@@ -226,6 +226,176 @@ static void test_weights(void)
     weft_g_layout_release(&gpus);
 }
 
+/* ---- What is chosen by --------------------------------------------------- */
+
+enum { CARDS = 4, TEXTS = 12, PAST = 2 }; /* PAST: iterations noted */
+
+/* What was chosen by last. */
+static struct {
+    int32_t n_jobs;
+    struct weft_overlap_job job[WEFT_TAIL_PAST];
+    struct weft_overlap_sample sample[WEFT_TAIL_PAST][TEXTS];
+    int32_t seen[WEFT_TAIL_PAST * TEXTS];
+} chosen;
+
+__typeof__(weft_overlap_choose) __real_weft_overlap_choose,
+    __wrap_weft_overlap_choose;
+int __wrap_weft_overlap_choose(int32_t n_jobs,
+                               const struct weft_overlap_job *job,
+                               struct weft_overlap_when *out,
+                               double *seconds_out, double *unmoved_out,
+                               struct weft_err *e)
+{
+    chosen.n_jobs = n_jobs;
+    for (int32_t i = 0; i < n_jobs; i++) {
+        REQUIRE(job[i].n_samples == TEXTS);
+        chosen.job[i] = job[i];
+        memcpy(chosen.sample[i], job[i].sample, sizeof chosen.sample[i]);
+    }
+    REQUIRE(job->n_seen <= (int32_t) WEFT_COUNT(chosen.seen));
+    memcpy(chosen.seen, job->seen, (size_t) job->n_seen * sizeof *job->seen);
+    return __real_weft_overlap_choose(n_jobs, job, out, seconds_out,
+                                      unmoved_out, e);
+}
+
+/* Four GPUs and the host's device. Two replicas generate on the first two, which
+ * infer, too: the reference has its weights there, or in the host's memory, and
+ * the critic on the two others. */
+static void plan_calls(const struct fixture *f, bool offload, char word[600])
+{
+    static const char *const call[] = {"actor_generate", "ref_infer",
+                                       "critic_infer", "actor_train",
+                                       "critic_train"};
+    snprintf(word, 600, "plan=%s/plan.json", f->dir);
+    FILE *file = fopen(word + strlen("plan="), "w");
+    REQUIRE(file != NULL);
+    fprintf(file,
+            "{\"format\": 1, \"nodes\": 1, \"devices\": %d, \"gpus\": %d, "
+            "\"inter_stage_fusion\": true, \"calls\": {",
+            CARDS + 1, CARDS);
+    for (size_t c = 0; c < WEFT_COUNT(call); c++)
+        fprintf(file,
+                "%s\n\"%s\": {\"mesh\": {\"node\": 0, \"nodes\": 1, "
+                "\"device\": %d, \"devices\": 2}, \"dp\": 2, \"tp\": 1, "
+                "\"pp\": 1%s}",
+                c ? "," : "", call[c], c == 4 ? 2 : 0,
+                offload && c == 1 ? ", \"offload\": true" : "");
+    fprintf(file, "}}\n");
+    fclose(file);
+}
+
+static int32_t length_of(int iteration, int text)
+{
+    return 1 + (7 * text + 5 * iteration) % 12;
+}
+
+/* Of the weights of the fixture's model, whose head is its embedding, or of a
+ * critic that begins with it, which has a vector for a head. */
+static double bytes_of(bool critic)
+{
+    const struct weft_init_options o = fixture_model();
+    double heads = o.heads * o.head_dim, kv = o.kv_heads * o.head_dim;
+    double layer = o.hidden * (2 * heads + 2 * kv + 3.0 * o.intermediate)
+                 + 2 * o.hidden + 2 * o.head_dim; /* norms */
+    return 4
+         * (o.layers * layer + 259 * o.hidden + o.hidden
+            + (critic ? o.hidden : 0));
+}
+
+/* The third iteration is chosen by the lengths of two. */
+static void record_choice(const struct fixture *f, bool offload)
+{
+    static int32_t length[PAST + 1][TEXTS];
+    const struct weft_g_job job = {1, CARDS + 1, true, CARDS, false};
+    struct weft_cluster cluster = cluster_of(1e12, 1e12, 0.25);
+    char plan[600];
+    const char *word[] = {plan, "runtime.place=device", "data.shuffle=false",
+                          "runtime.devices=gpu", "ppo.mini_batches=1",
+                          "numerics.exact=false"};
+    struct described_run d;
+    struct weft_recorded how = {.rank = -1,
+                                .gangs = true,
+                                .iterations = PAST + 1,
+                                .n_total = length[0],
+                                .responses = true};
+    cluster.kind[0].inside = (struct weft_link){1e6, 0.5};
+    cluster.kind[0].host = (struct weft_link){2e6, 0.125};
+    for (int i = 0; i <= PAST; i++)
+        for (int k = 0; k < TEXTS; k++)
+            length[i][k] = length_of(i, k);
+    plan_calls(f, offload, plan);
+    describe_run(f, &job, (int) WEFT_COUNT(word), word, &d);
+    REQUIRE_OK(weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                          .n_ranks = 1,
+                                                          .n_devices = CARDS
+                                                                     + 1,
+                                                          .n_gpus = CARDS},
+                                 &how.costs, &err),
+               err);
+    REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
+    forget_run(&d);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
+    return (x > y) - (x < y);
+}
+
+/* Two iterations' samples are there with their lengths, in the order in which
+ * they are begun: the first six by one replica. */
+static void check_samples(void)
+{
+    int32_t seen[PAST * TEXTS];
+    CHECK_INT(chosen.n_jobs, PAST);
+    for (int i = 0; i < PAST; i++)
+        for (int k = 0; k < TEXTS; k++) {
+            CHECK_INT(chosen.sample[i][k].length, length_of(i, k));
+            CHECK_INT(chosen.sample[i][k].instance, k / (TEXTS / 2));
+            int row = 6 * i + k / 2; /* of the data, as fixture_make() says */
+            CHECK_INT(chosen.sample[i][k].prompt, 1 + row * row * 149 / 361);
+            CHECK_INT(chosen.sample[i][k].shared, 1 + k / 2);
+            seen[i * TEXTS + k] = length_of(i, k);
+        }
+    qsort(seen, PAST * TEXTS, sizeof *seen, ascending);
+    for (int i = 0; i < PAST; i++)
+        CHECK_INT(chosen.job[i].n_seen, PAST * TEXTS);
+    for (int i = 0; i < PAST * TEXTS; i++)
+        CHECK_INT(chosen.seen[i], seen[i]);
+}
+
+/* Of models in the order of their calls, reference and critic: the reference's
+ * weights come from the host to each card over a link of its own, 2 MB/s; those
+ * of the critic from a card to each card, 1 MB/s. */
+static void test_chosen_by(void)
+{
+    struct fixture f;
+    REQUIRE_OK(weft_world_open(&err), err);
+    fixture_make(&f);
+    for (int offload = 0; offload < 2; offload++) {
+        memset(&chosen, 0, sizeof chosen);
+        record_choice(&f, offload);
+        check_samples();
+        for (int i = 0; i < chosen.n_jobs; i++) {
+            const struct weft_overlap_job *job = &chosen.job[i];
+            double host_s = offload ? 0.125 + bytes_of(false) / 2e6 : 0;
+            double card_s = 0.5 + bytes_of(true) / 1e6;
+            CHECK_INT(job->n_instances, 2);
+            CHECK_INT(job->slots, TEXTS / 2);
+            CHECK_INT(job->most, 12);
+            CHECK(job->micro_tokens == 64 && job->shares_prefixes);
+            CHECK_INT(job->n_models, 2);
+            CHECK(fabs(job->restore_s[0] - host_s) < 1e-9);
+            CHECK(job->move_s[0] == 0);
+            CHECK(job->restore_s[1] == 0);
+            CHECK(fabs(job->move_s[1] - card_s) < 1e-9);
+            CHECK(job->load_s[0] == 0 && job->load_s[1] == 0);
+        }
+    }
+    fixture_remove(&f);
+    weft_world_close();
+}
+
 /* ---- A rank that dies --------------------------------------------------- */
 
 static bool dies; /* by the next decision */
@@ -269,7 +439,8 @@ int main(int argc, char **argv)
         {"test_pass_layers", test_pass_layers},
         {"test_pass_flop", test_pass_flop},
         {"test_pass_bytes", test_pass_bytes},
-        {"test_weights", test_weights}};
+        {"test_weights", test_weights},
+        {"test_chosen_by", test_chosen_by}};
     return argc > 3 ? die(argc, argv)
                     : weft_test_main("run/tail", tests, WEFT_COUNT(tests));
 }
