@@ -471,7 +471,8 @@ static void test_equal_lengths(void)
     for (int s = 0; s < 24; s++)
         sample[s] = (struct weft_overlap_sample){s % 4, 10, 25, 0};
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
-    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err), err);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err),
+               err);
     CHECK(seconds == out.all_s);
     CHECK(when.share == 0);
 }
@@ -507,7 +508,8 @@ static void test_long_samples(void)
     CHECK(out.trigger_s == 10 && out.generated_s == 100 && out.all_s == 160);
     CHECK(out.n_stay == 1 && out.n_moved == 3 && out.n_read == 0);
     CHECK(out.infer_s == 24 * 20);
-    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err), err);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err),
+               err);
     CHECK(seconds == 160);
     job.load_s[0] = 5; /* 4 times 20 s later than 15, at 115 */
     when = (struct weft_overlap_when){.share = 4.0 / 24};
@@ -551,7 +553,8 @@ static void test_two_migrations(void)
         CHECK(end_s[s] == (s < 8 ? 20 : end[s % 4]));
     /* At 20 two samples are begun, at 50 three, at 80 three, at 110 four. */
     CHECK(out.all_s == 140);
-    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err), err);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err),
+               err);
     CHECK(seconds <= 140);
     /* At 20, 50, 80 two, at 70, 100 and 130 one, at 110 three. */
     when = (struct weft_overlap_when){.share = 4.0 / 12};
@@ -594,7 +597,8 @@ static void test_beyond_most_batch(void)
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     CHECK(out.generated_s == 400 && out.all_s == 640);
     CHECK_INT(out.n_stay, 1);
-    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err), err);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, NULL, &err),
+               err);
     CHECK(seconds == 640);
     CHECK_INT(when.most_batch, 4);
 }
@@ -615,7 +619,8 @@ static void test_choose(void)
             random_job(&job[k], &c[k], sample[k], seen[k]);
             job[k].serial = false;
         }
-        REQUIRE_OK(weft_overlap_choose(2, job, &when, &seconds, NULL, &err), err);
+        REQUIRE_OK(weft_overlap_choose(2, job, &when, &seconds, NULL, &err),
+                   err);
         n_chosen += when.share > 0;
         for (int k = 0; k < 2; k++) {
             REQUIRE_OK(

@@ -213,11 +213,10 @@ static void test_same_choice(void)
     for (int round = 0; round < 150; round++) {
         int n_instances = draw_from(1, 12);
         int slots = draw_from(0, 1) * draw_from(1, 12);
-        struct pace pace = {0.11 * draw_from(1, 30),
-                            0.0123 * draw_from(0, 30),
-                            0.000317 * draw_from(0, 30),
-                            draw_from(0, 1) && slots ? slots : 1000,
-                            draw_from(0, 1)};
+        struct pace pace = {
+            0.11 * draw_from(1, 30), 0.0123 * draw_from(0, 30),
+            0.000317 * draw_from(0, 30),
+            draw_from(0, 1) && slots ? slots : 1000, draw_from(0, 1)};
         const struct weft_migrate_costs costs = {
             .ctx = &pace,
             .step_s = step_s,
@@ -234,9 +233,9 @@ static void test_same_choice(void)
         for (int i = 0; i < p.n; i++)
             draw_job(&job[i], n_instances, slots, &costs, sample[i], seen[i]);
         choose(&p);
-        REQUIRE_OK(weft_overlap_choose(p.n, job, &when, &seconds, unmoved_s,
-                                       &err),
-                   err);
+        REQUIRE_OK(
+            weft_overlap_choose(p.n, job, &when, &seconds, unmoved_s, &err),
+            err);
         check_same(&p, &when, seconds);
         for (int i = 0; i < p.n; i++)
             CHECK(unmoved_s[i] == unmoved(&job[i]));
@@ -275,8 +274,7 @@ static double plain_least(const struct weft_overlap_run *run)
             for (int k = 0; k < n; k++)
                 tokens += ended[k][1];
             if (n == 1 || tokens <= job->micro_tokens)
-                least = fmin(least,
-                             infer_s(job->costs->ctx, j, n, tokens));
+                least = fmin(least, infer_s(job->costs->ctx, j, n, tokens));
         }
         most = fmax(most, least);
     }
@@ -310,8 +308,8 @@ static void test_least(void)
         double least;
         REQUIRE_OK(weft_overlap_run_init(&run, &job, &err), err);
         for (int s = 0; s < n; s++) {
-            sample[s] = (struct weft_overlap_sample){
-                0, draw_from(1, 40), draw_from(1, 60), 0};
+            sample[s] = (struct weft_overlap_sample){0, draw_from(1, 40),
+                                                     draw_from(1, 60), 0};
             /* each its own: 7 has no divisor in common with the modulus */
             run.state[s].end_s = 0.1 * ((s * 7 + base) % 401);
             end_s[s] = draw_from(0, 1) ? 0.1 * s : 40;

@@ -309,8 +309,11 @@ static void record_choice(const struct fixture *f, bool offload)
     const struct weft_g_job job = {1, CARDS + 1, true, CARDS, false};
     struct weft_cluster cluster = cluster_of(1e12, 1e12, 0.25);
     char plan[600];
-    const char *word[] = {plan, "runtime.place=device", "data.shuffle=false",
-                          "runtime.devices=gpu", "ppo.mini_batches=1",
+    const char *word[] = {plan,
+                          "runtime.place=device",
+                          "data.shuffle=false",
+                          "runtime.devices=gpu",
+                          "ppo.mini_batches=1",
                           "numerics.exact=false"};
     struct described_run d;
     struct weft_recorded how = {.rank = -1,
@@ -325,13 +328,13 @@ static void record_choice(const struct fixture *f, bool offload)
             length[i][k] = length_of(i, k);
     plan_calls(f, offload, plan);
     describe_run(f, &job, (int) WEFT_COUNT(word), word, &d);
-    REQUIRE_OK(weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
-                                                          .n_ranks = 1,
-                                                          .n_devices = CARDS
-                                                                     + 1,
-                                                          .n_gpus = CARDS},
-                                 &how.costs, &err),
-               err);
+    REQUIRE_OK(
+        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                   .n_ranks = 1,
+                                                   .n_devices = CARDS + 1,
+                                                   .n_gpus = CARDS},
+                          &how.costs, &err),
+        err);
     REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
     forget_run(&d);
 }

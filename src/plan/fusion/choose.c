@@ -29,7 +29,7 @@ struct choice {
     const struct weft_overlap_job *job; /* (n_jobs) */
     struct weft_overlap_trial *trial;   /* (n_jobs) */
     double *least_s;     /* (n_jobs) what they take at least, as is tried */
-    int32_t n_instances;                /* of a job, at most */
+    int32_t n_instances; /* of a job, at most */
     struct best best;
 };
 

@@ -259,7 +259,8 @@ static int32_t list_late(const struct weft_overlap_run *run, double least_s,
     for (int32_t s = 0; s < job->n_samples; s++) {
         if (run->state[s].end_s < least_s)
             continue;
-        double tokens = (double) job->sample[s].prompt + job->sample[s].length;
+        double tokens = (double) job->sample[s].prompt
+                      + job->sample[s].length;
         out[n++] = (struct ended){run->state[s].end_s, tokens, s};
         *tokens_out += tokens;
     }

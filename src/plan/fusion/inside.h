@@ -39,7 +39,7 @@ struct weft_overlap_instance {
     double now_s;
     struct weft_overlap_list active, queue;
     int32_t n_active, slots;
-    double held; /* tokens cached of all, those in common once */
+    double held;  /* tokens cached of all, those in common once */
     bool touched; /* by the last migration: what it generates then differs */
 };
 
@@ -61,9 +61,9 @@ struct weft_overlap_run {
     int32_t *record; /* (n_samples + 1) the first of each prompt's records */
     struct weft_overlap_prompt *prompt; /* (n_prompts) records */
     int32_t n_prompts;
-    double room;         /* tokens that an instance can hold */
-    int32_t other_batch; /* to be tried in place of BS_max ... */
-    bool matters;        /* ... as it would be another choice */
+    double room;                      /* tokens that an instance can hold */
+    int32_t other_batch;              /* to be tried in place of BS_max ... */
+    bool matters;                     /* ... as it would be another choice */
     struct weft_overlap_known *known; /* borrowed; NULL: it is not kept */
     struct weft_overlapped out;
 };
@@ -148,7 +148,8 @@ struct weft_overlap_trial {
      * them alone, ascending; and scratch */
     double *end_s;
     struct weft_overlap_known known;
-    struct weft_overlap_rest *rest; /* (n_instances) of the one that is tried */
+    struct weft_overlap_rest
+        *rest; /* (n_instances) of the one that is tried */
     int32_t n_rest;
 };
 

@@ -65,7 +65,8 @@ int weft_overlap_trial_init(struct weft_overlap_trial *trial,
     *trial = (struct weft_overlap_trial){
         .end_s = weft_alloc(n, sizeof *trial->end_s),
         .known = {.reads = weft_alloc(most, sizeof *trial->known.reads),
-                  .expected = weft_alloc(most, sizeof *trial->known.expected)},
+                  .expected = weft_alloc(most,
+                                         sizeof *trial->known.expected)},
         .rest = weft_alloc(n_in, sizeof *trial->rest)};
     int rc = trial->end_s && trial->known.reads && trial->known.expected
                   && trial->rest
