@@ -41,6 +41,7 @@ static void copy(struct copies *c, int32_t from, int32_t to, double bytes)
 struct places {
     int32_t n, n_have, n_want;
     int32_t *node, *have, *want; /* (n) node: rank */
+    int32_t *listed, n_lists;    /* (n) the last list that has it */
     struct weft_move_load *load; /* (n) */
     struct weft_move *move;      /* (n) */
 };
@@ -58,13 +59,14 @@ static int places_init(struct places *p, const struct weft_g_layout *a,
 {
     size_t n = (size_t) weft_max32(last_place(a), last_place(b)) + 1;
     *p = (struct places){.n = (int32_t) n};
-    p->node = weft_alloc(n, 3 * sizeof *p->node);
+    p->node = weft_alloc(n, 4 * sizeof *p->node);
     p->load = weft_alloc(n, sizeof *p->load);
     p->move = weft_alloc(n, sizeof *p->move);
     if (!p->node || !p->load || !p->move)
         return weft_err_nomem(err, "places", n * sizeof *p->load);
     p->have = p->node + n;
     p->want = p->have + n;
+    p->listed = p->want + n;
     for (int32_t i = 0; i < p->n; i++)
         p->node[i] = i / a->places_per_rank;
     return 0;
@@ -79,20 +81,21 @@ static void places_release(struct places *p)
 
 /* The places of so many replicas' members that have a block of a stage, each
  * once. */
-static int32_t list(const struct weft_g_layout *l, int32_t n_dp,
-                    int32_t stage, int32_t block, int32_t *out)
+static int32_t list(struct places *p, const struct weft_g_layout *l,
+                    int32_t n_dp, int32_t stage, int32_t block, int32_t *out)
 {
     int32_t n = 0;
+    p->n_lists++;
     for (int32_t i = 0; i < n_dp; i++)
         for (int32_t k = 0; k < l->plan.tp; k++) {
             const struct weft_g_member *m = weft_g_layout_member(l, i, stage,
                                                                  k);
-            bool more = m->blocks.first <= block
-                     && block < m->blocks.first + m->blocks.n;
-            for (int32_t at = 0; at < n && more; at++)
-                more = out[at] != m->place;
-            if (more)
-                out[n++] = m->place;
+            if (block < m->blocks.first
+                || block >= m->blocks.first + m->blocks.n
+                || p->listed[m->place] == p->n_lists)
+                continue;
+            p->listed[m->place] = p->n_lists;
+            out[n++] = m->place;
         }
     return n;
 }
@@ -112,9 +115,9 @@ static void move(struct copies *c, struct places *p,
                  const struct weft_g_layout *layout, int32_t to,
                  int32_t block, double bytes)
 {
-    p->n_have = list(home, home->plan.zero >= 3 ? 1 : home->plan.dp, from,
+    p->n_have = list(p, home, home->plan.zero >= 3 ? 1 : home->plan.dp, from,
                      block, p->have);
-    p->n_want = list(layout, layout->plan.dp, to, block, p->want);
+    p->n_want = list(p, layout, layout->plan.dp, to, block, p->want);
     int32_t n = weft_plan_moves(p->node, p->n_have, p->have, p->n_want,
                                 p->want, bytes, p->load, p->move);
     for (int32_t i = 0; i < n; i++)

@@ -323,7 +323,8 @@ static double token_bytes(const struct weft_g_generate *gen)
 
 /* Seconds that a byte of KV takes from one instance to another, of which each
  * member sends its part to the same member there, over the link that is busy
- * longest; busy_s (n_links): scratch. 0: all goes within places. */
+ * longest; busy_s (n_links): scratch, zeros before and after. 0: all goes within
+ * places. */
 static double byte_s(const struct weft_costs *costs,
                      const struct weft_g_generate *gen, int32_t from,
                      int32_t to, double *busy_s)
@@ -333,10 +334,9 @@ static double byte_s(const struct weft_costs *costs,
     struct weft_tile *const *a = gen->instance[from].arena;
     struct weft_tile *const *b = gen->instance[to].arena;
     double all = 0, most_s = 0, latency_s;
-    memset(busy_s, 0, (size_t) n_links * sizeof *busy_s);
+    int32_t link[WEFT_COSTS_PATH];
     for (int32_t k = 0; k < n; k++) {
         double bytes = (double) weft_tile_bytes(a[k]);
-        int32_t link[WEFT_COSTS_PATH];
         int32_t n_path = weft_costs_path(costs, weft_tile_place(a[k]),
                                          weft_tile_place(b[k]), link,
                                          &latency_s);
@@ -345,6 +345,13 @@ static double byte_s(const struct weft_costs *costs,
             busy_s[link[i]] += bytes / speed[link[i]];
             most_s = fmax(most_s, busy_s[link[i]]);
         }
+    }
+    for (int32_t k = 0; k < n; k++) {
+        int32_t n_path = weft_costs_path(costs, weft_tile_place(a[k]),
+                                         weft_tile_place(b[k]), link,
+                                         &latency_s);
+        for (int32_t i = 0; i < n_path; i++)
+            busy_s[link[i]] = 0;
     }
     return most_s / all;
 }

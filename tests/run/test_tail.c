@@ -236,6 +236,7 @@ static struct {
     struct weft_overlap_job job[WEFT_TAIL_PAST];
     struct weft_overlap_sample sample[WEFT_TAIL_PAST][TEXTS];
     int32_t seen[WEFT_TAIL_PAST * TEXTS];
+    double link_bytes_per_s;
 } chosen;
 
 __typeof__(weft_overlap_choose) __real_weft_overlap_choose,
@@ -247,6 +248,7 @@ int __wrap_weft_overlap_choose(int32_t n_jobs,
                                struct weft_err *e)
 {
     chosen.n_jobs = n_jobs;
+    chosen.link_bytes_per_s = job->costs->link_bytes_per_s;
     for (int32_t i = 0; i < n_jobs; i++) {
         REQUIRE(job[i].n_samples == TEXTS);
         chosen.job[i] = job[i];
@@ -258,10 +260,11 @@ int __wrap_weft_overlap_choose(int32_t n_jobs,
                                       unmoved_out, e);
 }
 
-/* Four GPUs and the host's device. Two replicas generate on the first two, which
- * infer, too: the reference has its weights there, or in the host's memory, and
- * the critic on the two others. */
-static void plan_calls(const struct fixture *f, bool offload, char word[600])
+/* Four GPUs and the host's device. Two or four replicas generate, each on one.
+ * The first two infer, too: the reference has its weights there, or in the host's
+ * memory, and the critic on the two others. */
+static void plan_calls(const struct fixture *f, int replicas, bool offload,
+                       char word[600])
 {
     static const char *const call[] = {"actor_generate", "ref_infer",
                                        "critic_infer", "actor_train",
@@ -273,13 +276,15 @@ static void plan_calls(const struct fixture *f, bool offload, char word[600])
             "{\"format\": 1, \"nodes\": 1, \"devices\": %d, \"gpus\": %d, "
             "\"inter_stage_fusion\": true, \"calls\": {",
             CARDS + 1, CARDS);
-    for (size_t c = 0; c < WEFT_COUNT(call); c++)
+    for (size_t c = 0; c < WEFT_COUNT(call); c++) {
+        int n = c == 0 ? replicas : 2;
         fprintf(file,
                 "%s\n\"%s\": {\"mesh\": {\"node\": 0, \"nodes\": 1, "
-                "\"device\": %d, \"devices\": 2}, \"dp\": 2, \"tp\": 1, "
+                "\"device\": %d, \"devices\": %d}, \"dp\": %d, \"tp\": 1, "
                 "\"pp\": 1%s}",
-                c ? "," : "", call[c], c == 4 ? 2 : 0,
+                c ? "," : "", call[c], c == 4 ? 2 : 0, n, n,
                 offload && c == 1 ? ", \"offload\": true" : "");
+    }
     fprintf(file, "}}\n");
     fclose(file);
 }
@@ -303,7 +308,7 @@ static double bytes_of(bool critic)
 }
 
 /* The third iteration is chosen by the lengths of two. */
-static void record_choice(const struct fixture *f, bool offload)
+static void record_choice(const struct fixture *f, int replicas, bool offload)
 {
     static int32_t length[PAST + 1][TEXTS];
     const struct weft_g_job job = {1, CARDS + 1, true, CARDS, false};
@@ -326,7 +331,7 @@ static void record_choice(const struct fixture *f, bool offload)
     for (int i = 0; i <= PAST; i++)
         for (int k = 0; k < TEXTS; k++)
             length[i][k] = length_of(i, k);
-    plan_calls(f, offload, plan);
+    plan_calls(f, replicas, offload, plan);
     describe_run(f, &job, (int) WEFT_COUNT(word), word, &d);
     REQUIRE_OK(
         weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
@@ -346,15 +351,15 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Two iterations' samples are there with their lengths, in the order in which
- * they are begun: the first six by one replica. */
-static void check_samples(void)
+ * they are begun: the first of them by one replica. */
+static void check_samples(int replicas)
 {
     int32_t seen[PAST * TEXTS];
     CHECK_INT(chosen.n_jobs, PAST);
     for (int i = 0; i < PAST; i++)
         for (int k = 0; k < TEXTS; k++) {
             CHECK_INT(chosen.sample[i][k].length, length_of(i, k));
-            CHECK_INT(chosen.sample[i][k].instance, k / (TEXTS / 2));
+            CHECK_INT(chosen.sample[i][k].instance, k * replicas / TEXTS);
             int row = 6 * i + k / 2; /* of the data, as fixture_make() says */
             CHECK_INT(chosen.sample[i][k].prompt, 1 + row * row * 149 / 361);
             CHECK_INT(chosen.sample[i][k].shared, 1 + k / 2);
@@ -367,34 +372,41 @@ static void check_samples(void)
         CHECK_INT(chosen.seen[i], seen[i]);
 }
 
-/* Of models in the order of their calls, reference and critic: the reference's
+/* Models are in the order of their calls, reference and critic. The reference's
  * weights come from the host to each card over a link of its own, 2 MB/s; those
- * of the critic from a card to each card, 1 MB/s. */
+ * of the critic, and samples that move, from a card to a card, 1 MB/s. */
+static void check_jobs(int replicas, bool offload)
+{
+    double host_s = offload ? 0.125 + bytes_of(false) / 2e6 : 0;
+    double card_s = 0.5 + bytes_of(true) / 1e6;
+    CHECK(fabs(chosen.link_bytes_per_s - 1e6) < 1e-3);
+    for (int i = 0; i < chosen.n_jobs; i++) {
+        const struct weft_overlap_job *job = &chosen.job[i];
+        CHECK_INT(job->n_instances, replicas);
+        CHECK_INT(job->slots, TEXTS / replicas);
+        CHECK_INT(job->most, 12);
+        CHECK(job->micro_tokens == 64 && job->shares_prefixes);
+        CHECK_INT(job->n_models, 2);
+        CHECK(fabs(job->restore_s[0] - host_s) < 1e-9);
+        CHECK(job->move_s[0] == 0);
+        CHECK(job->restore_s[1] == 0);
+        CHECK(fabs(job->move_s[1] - card_s) < 1e-9);
+        CHECK(job->load_s[0] == 0 && job->load_s[1] == 0);
+    }
+}
+
 static void test_chosen_by(void)
 {
     struct fixture f;
     REQUIRE_OK(weft_world_open(&err), err);
     fixture_make(&f);
-    for (int offload = 0; offload < 2; offload++) {
-        memset(&chosen, 0, sizeof chosen);
-        record_choice(&f, offload);
-        check_samples();
-        for (int i = 0; i < chosen.n_jobs; i++) {
-            const struct weft_overlap_job *job = &chosen.job[i];
-            double host_s = offload ? 0.125 + bytes_of(false) / 2e6 : 0;
-            double card_s = 0.5 + bytes_of(true) / 1e6;
-            CHECK_INT(job->n_instances, 2);
-            CHECK_INT(job->slots, TEXTS / 2);
-            CHECK_INT(job->most, 12);
-            CHECK(job->micro_tokens == 64 && job->shares_prefixes);
-            CHECK_INT(job->n_models, 2);
-            CHECK(fabs(job->restore_s[0] - host_s) < 1e-9);
-            CHECK(job->move_s[0] == 0);
-            CHECK(job->restore_s[1] == 0);
-            CHECK(fabs(job->move_s[1] - card_s) < 1e-9);
-            CHECK(job->load_s[0] == 0 && job->load_s[1] == 0);
+    for (int replicas = 2; replicas <= CARDS; replicas += 2)
+        for (int offload = 0; offload < 2; offload++) {
+            memset(&chosen, 0, sizeof chosen);
+            record_choice(&f, replicas, offload);
+            check_samples(replicas);
+            check_jobs(replicas, offload);
         }
-    }
     fixture_remove(&f);
     weft_world_close();
 }
