@@ -30,12 +30,15 @@ void weft_rollout_see_chunk(struct weft_rollout_control *c, int32_t instance,
                                     status->most_pages, c->n_taken});
 }
 
+/* The samples of earlier rounds are there, this round's come behind them. */
 void weft_rollout_see_move(struct weft_rollout_control *c, int32_t sample,
                            int32_t from, int32_t to)
 {
     if (sees(c))
         weft_timeline_add_move(
-            c->seen, &(struct weft_timeline_move){now(c), sample, from, to});
+            c->seen,
+            &(struct weft_timeline_move){
+                now(c), (int32_t) c->seen->n_samples + sample, from, to});
 }
 
 void weft_rollout_see_trigger(struct weft_rollout_control *c, int32_t n_left)

@@ -10,30 +10,27 @@
 
 /* ---- Notes -------------------------------------------------------------- */
 
-int weft_timeline_init(int32_t n_rows, size_t n_samples,
-                       struct weft_timeline *out, struct weft_err *err)
+int weft_timeline_init(int32_t n_rows, struct weft_timeline *out,
+                       struct weft_err *err)
 {
-    *out = (struct weft_timeline){.n_rows = n_rows, .n_samples = n_samples};
+    *out = (struct weft_timeline){.n_rows = n_rows};
     out->first_device = weft_alloc((size_t) n_rows,
                                    sizeof *out->first_device);
-    out->prompt = weft_alloc(n_samples, sizeof *out->prompt);
-    out->response = weft_alloc(n_samples, sizeof *out->response);
-    out->cut = weft_alloc(n_samples, sizeof *out->cut);
-    return out->first_device && out->prompt && out->response && out->cut
+    return out->first_device
              ? 0
-             : weft_err_nomem(err, "generation", n_samples * 9);
+             : weft_err_nomem(err, "generation",
+                              (size_t) n_rows * sizeof *out->first_device);
 }
 
 void weft_timeline_release(struct weft_timeline *g)
 {
     weft_free(g->first_device);
+    weft_free(g->round);
     weft_free(g->chunk);
     weft_free(g->move);
     weft_free(g->trigger);
     weft_free(g->piece);
-    weft_free(g->prompt);
-    weft_free(g->response);
-    weft_free(g->cut);
+    weft_free(g->sample);
     *g = (struct weft_timeline){.n_rows = 0};
 }
 
@@ -65,17 +62,22 @@ static int32_t larger(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* Makes one of each two chunks of an instance that follow one another. */
+/* Makes one of each two chunks of an instance that follow one another in a
+ * round. */
 static void thin(struct weft_timeline *g)
 {
     size_t *last = weft_alloc((size_t) g->n_instances, sizeof *last);
-    size_t n = 0;
+    size_t n = 0, r = 0;
     if (!last) {
         g->failed = true;
         return;
     }
     for (size_t i = 0; i < g->n_chunks; i++) {
         struct weft_timeline_chunk c = g->chunk[i];
+        for (; r < g->n_rounds && g->round[r].first_chunk == i; r++) {
+            g->round[r].first_chunk = n;
+            memset(last, 0, (size_t) g->n_instances * sizeof *last);
+        }
         size_t *at = &last[c.instance]; /* of the first of two, from 1 on */
         if (*at == 0) {
             g->chunk[n++] = c;
@@ -90,8 +92,18 @@ static void thin(struct weft_timeline *g)
         g->chunk[*at - 1] = c;
         *at = 0;
     }
+    for (; r < g->n_rounds; r++)
+        g->round[r].first_chunk = n;
     g->n_chunks = n;
     weft_free(last);
+}
+
+void weft_timeline_add_round(struct weft_timeline *g,
+                             struct weft_timeline_when start)
+{
+    const struct weft_timeline_round round = {start, g->n_chunks,
+                                              g->n_samples};
+    ADD(g, round, n_rounds, round_room, &round);
 }
 
 void weft_timeline_add_chunk(struct weft_timeline *g,
@@ -119,6 +131,27 @@ void weft_timeline_add_piece(struct weft_timeline *g,
                              const struct weft_timeline_piece *piece)
 {
     ADD(g, piece, n_pieces, piece_room, piece);
+}
+
+void weft_timeline_add_sample(struct weft_timeline *g,
+                              const struct weft_timeline_sample *sample)
+{
+    ADD(g, sample, n_samples, sample_room, sample);
+}
+
+size_t weft_timeline_round_chunks(const struct weft_timeline *g, size_t round)
+{
+    bool last = round + 1 == g->n_rounds;
+    return (last ? g->n_chunks : g->round[round + 1].first_chunk)
+         - g->round[round].first_chunk;
+}
+
+size_t weft_timeline_round_samples(const struct weft_timeline *g,
+                                   size_t round)
+{
+    bool last = round + 1 == g->n_rounds;
+    return (last ? g->n_samples : g->round[round + 1].first_sample)
+         - g->round[round].first_sample;
 }
 
 /* ---- Writing ------------------------------------------------------------ */
@@ -150,6 +183,13 @@ int weft_timeline_write(const struct weft_timeline *g,
     weft_string_add(out, "],\n \"rows\": [");
     for (int32_t i = 0; i < g->n_rows; i++)
         add_row(out, i == 0, 1, &(double){g->first_device[i]});
+    weft_string_add(out, "],\n \"rounds\": [");
+    for (size_t i = 0; i < g->n_rounds; i++) {
+        const struct weft_timeline_round *r = &g->round[i];
+        add_row(out, i == 0, 3,
+                (const double[]){r->start.s, (double) r->first_chunk,
+                                 (double) r->first_sample});
+    }
     weft_string_add(out, "],\n \"chunks\": [");
     for (size_t i = 0; i < g->n_chunks; i++) {
         const struct weft_timeline_chunk *c = &g->chunk[i];
@@ -174,9 +214,11 @@ int weft_timeline_write(const struct weft_timeline *g,
                 (const double[]){p->row, p->call, p->start_s, p->end_s});
     }
     weft_string_add(out, "],\n \"samples\": [");
-    for (size_t i = 0; i < g->n_samples; i++)
+    for (size_t i = 0; i < g->n_samples; i++) {
+        const struct weft_timeline_sample *s = &g->sample[i];
         add_row(out, i == 0, 3,
-                (const double[]){g->prompt[i], g->response[i], g->cut[i]});
+                (const double[]){s->prompt, s->response, s->cut});
+    }
     weft_string_add(out, "]}\n");
     return weft_string_check(out, WEFT_TIMELINE_FILE, err);
 }
@@ -329,32 +371,76 @@ static int read_head(const struct reader *r, struct weft_timeline *g)
     return rc ? rc : read_names(r, g);
 }
 
+static int read_samples(const struct reader *r, struct weft_timeline *g)
+{
+    const double limit[] = {MANY, MANY, 1};
+    double *x;
+    size_t n;
+    int rc = read_rows(r, "samples", 3, limit, &x, &n);
+    for (size_t i = 0; i < n && !rc; i++)
+        weft_timeline_add_sample(
+            g, &(struct weft_timeline_sample){(int32_t) x[3 * i],
+                                              (int32_t) x[3 * i + 1],
+                                              x[3 * i + 2] > 0});
+    if (!rc)
+        weft_free(x);
+    return rc;
+}
+
+/* Of chunks and samples that were read, from the first of both on. */
+static int read_rounds(const struct reader *r, struct weft_timeline *g)
+{
+    const double limit[] = {TIME, (double) g->n_chunks,
+                            (double) g->n_samples};
+    double *x = NULL;
+    size_t n;
+    int rc = read_rows(r, "rounds", 3, limit, &x, &n);
+    if (!rc && n == 0 && g->n_chunks + g->n_samples > 0)
+        rc = weft_err_set(r->err, WEFT_EFORMAT,
+                          "%s: 'rounds' is empty, but there are chunks or "
+                          "samples",
+                          r->name);
+    for (size_t i = 0; i < n && !rc; i++) {
+        const double *v = x + 3 * i;
+        weft_timeline_add_round(g, (struct weft_timeline_when){v[0], -1});
+        if (g->failed)
+            break;
+        g->round[i].first_chunk = (size_t) v[1];
+        g->round[i].first_sample = (size_t) v[2];
+        if (i == 0 ? v[1] + v[2] > 0 : v[1] < v[-2] || v[2] < v[-1])
+            rc = weft_err_set(r->err, WEFT_EFORMAT,
+                              "%s: 'rounds' number %zu begins before the one "
+                              "before it, or the first not with 0",
+                              r->name, i + 1);
+    }
+    weft_free(x);
+    return rc;
+}
+
 static int read_all(const struct reader *r, struct weft_timeline *out)
 {
-    const double of_row[] = {MANY}, of_sample[] = {MANY, MANY, 1};
-    double *row = NULL, *x = NULL;
-    size_t n_rows, n;
+    const double of_row[] = {MANY};
+    double *row = NULL;
+    size_t n_rows;
     int rc = read_rows(r, "rows", 1, of_row, &row, &n_rows);
     if (!rc)
-        rc = read_rows(r, "samples", 3, of_sample, &x, &n);
-    if (!rc)
-        rc = weft_timeline_init((int32_t) n_rows, n, out, r->err);
+        rc = weft_timeline_init((int32_t) n_rows, out, r->err);
     for (size_t i = 0; i < n_rows && !rc; i++)
         out->first_device[i] = (int32_t) row[i];
-    for (size_t i = 0; i < n && !rc; i++) {
-        out->prompt[i] = (int32_t) x[3 * i];
-        out->response[i] = (int32_t) x[3 * i + 1];
-        out->cut[i] = x[3 * i + 2] > 0;
-    }
     weft_free(row);
-    weft_free(x);
     if (!rc)
         rc = read_head(r, out);
+    if (!rc)
+        rc = read_samples(r, out);
     if (!rc)
         rc = read_chunks(r, out);
     if (!rc)
         rc = read_events(r, out);
-    return !rc && out->failed ? weft_err_nomem(r->err, r->name, n) : rc;
+    if (!rc)
+        rc = read_rounds(r, out);
+    return !rc && out->failed
+             ? weft_err_nomem(r->err, r->name, out->n_chunks * 32)
+             : rc;
 }
 
 int weft_timeline_read(const char *path, struct weft_timeline *out,

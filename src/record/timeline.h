@@ -41,7 +41,7 @@ struct weft_timeline_chunk {
 
 struct weft_timeline_move {
     struct weft_timeline_when at;
-    int32_t sample, from, to; /* instances */
+    int32_t sample, from, to; /* its number; instances */
 };
 
 /* So few samples were left that some moved. */
@@ -56,6 +56,18 @@ struct weft_timeline_piece {
     double start_s, end_s;
 };
 
+struct weft_timeline_sample {
+    int32_t prompt, response; /* tokens */
+    bool cut;                 /* ended by its limit */
+};
+
+/* Samples that are generated together. Chunks and samples of later rounds
+ * follow in their arrays. */
+struct weft_timeline_round {
+    struct weft_timeline_when start;
+    size_t first_chunk, first_sample;
+};
+
 struct weft_timeline {
     int64_t iteration; /* from 1 on */
     char call[WEFT_TIMELINE_NAME];
@@ -67,25 +79,27 @@ struct weft_timeline {
     int32_t n_calls;
     char infers[WEFT_TIMELINE_CALLS][WEFT_TIMELINE_NAME];
     double start_s; /* of the first task that generates */
+    struct weft_timeline_round *round;
     struct weft_timeline_chunk *chunk;
     struct weft_timeline_move *move;
     struct weft_timeline_trigger *trigger;
     struct weft_timeline_piece *piece;
-    int32_t *prompt, *response; /* (n_samples) tokens */
-    uint8_t *cut;               /* (n_samples) ended by its limit */
-    size_t n_chunks, n_moves, n_triggers, n_pieces, n_samples;
-    size_t chunk_room, move_room, trigger_room, piece_room;
+    struct weft_timeline_sample *sample;
+    size_t n_rounds, n_chunks, n_moves, n_triggers, n_pieces, n_samples;
+    size_t round_room, chunk_room, move_room, trigger_room, piece_room,
+        sample_room;
     bool failed; /* memory ran out: something is missing */
 };
 
-/* Makes room for rows and samples, which are zeros then. Errors:
- * WEFT_ENOMEM. */
-int weft_timeline_init(int32_t n_rows, size_t n_samples,
-                       struct weft_timeline *out, struct weft_err *err);
+/* Makes room for rows, which are zeros then. Errors: WEFT_ENOMEM. */
+int weft_timeline_init(int32_t n_rows, struct weft_timeline *out,
+                       struct weft_err *err);
 void weft_timeline_release(struct weft_timeline *g);
 
-/* Append; without memory g->failed is set. Chunks of an instance come in their
- * order. */
+/* Append; without memory g->failed is set. A round is begun before its chunks
+ * and samples, of which an instance's chunks come in their order. */
+void weft_timeline_add_round(struct weft_timeline *g,
+                             struct weft_timeline_when start);
 void weft_timeline_add_chunk(struct weft_timeline *g,
                              const struct weft_timeline_chunk *chunk);
 void weft_timeline_add_move(struct weft_timeline *g,
@@ -94,6 +108,14 @@ void weft_timeline_add_trigger(struct weft_timeline *g,
                                const struct weft_timeline_trigger *trigger);
 void weft_timeline_add_piece(struct weft_timeline *g,
                              const struct weft_timeline_piece *piece);
+void weft_timeline_add_sample(struct weft_timeline *g,
+                              const struct weft_timeline_sample *sample);
+
+/* A round's chunks, and its samples. */
+size_t weft_timeline_round_chunks(const struct weft_timeline *g,
+                                  size_t round);
+size_t weft_timeline_round_samples(const struct weft_timeline *g,
+                                   size_t round);
 
 /* The file's text, appended. Errors: WEFT_ENOMEM. */
 int weft_timeline_write(const struct weft_timeline *g,

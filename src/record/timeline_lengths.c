@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/svg.h"
@@ -41,7 +40,8 @@ static bool count_lengths(const struct weft_timeline *g, struct lengths *l)
         weft_free(moved);
         return false;
     }
-    memcpy(l->sorted, g->response, g->n_samples * sizeof *l->sorted);
+    for (size_t i = 0; i < g->n_samples; i++)
+        l->sorted[i] = g->sample[i].response;
     qsort(l->sorted, g->n_samples, sizeof *l->sorted, ascending);
     for (size_t i = 0; i < g->n_moves; i++)
         if ((size_t) g->move[i].sample < g->n_samples)
@@ -50,9 +50,9 @@ static bool count_lengths(const struct weft_timeline *g, struct lengths *l)
     l->each = (int32_t) fmax(1, weft_svg_step(longest + 1, BINS));
     l->n_bins = longest / l->each + 1;
     for (size_t i = 0; i < g->n_samples; i++) {
-        size_t *bin = l->n[g->response[i] / l->each];
-        bin[g->cut[i] ? 2 : moved[i]]++;
-        l->n_cut += g->cut[i] != 0;
+        size_t *bin = l->n[g->sample[i].response / l->each];
+        bin[g->sample[i].cut ? 2 : moved[i]]++;
+        l->n_cut += g->sample[i].cut;
         if (bin[0] + bin[1] + bin[2] > l->most)
             l->most = bin[0] + bin[1] + bin[2];
     }

@@ -2,9 +2,10 @@
 /*
  * Generation as a picture. Above, a row per instance, time to the right: how
  * many samples it goes on with, as a height where rows are high enough, else as
- * a depth of colour; what it infers; arrows for samples that move. Beneath, on
- * the same axis, the samples that are left and the blocks of all KV caches in
- * use. Last the lengths of responses.
+ * a depth of colour; what it infers; arrows for samples that move; a line where
+ * a further round of generation begins. Beneath, on the same axis, the samples
+ * that are left of the round and the blocks of all KV caches in use. Last the
+ * lengths of responses.
  */
 #include "record/timeline.h"
 
@@ -18,7 +19,14 @@
 #include "record/timeline_picture.h"
 
 /* Pixels. */
-enum { TITLE = 18, LEGEND = 40, KEYS = 18, MARKS = 26, TOP = 46 };
+enum {
+    TITLE = 18,
+    LEGEND = 40,
+    KEYS = 18,
+    MARKS = 26,
+    TOP = 46,
+    ROUNDS = 14
+};
 enum { MOST_ROW = 34, ALL_ROWS = 640, HIGH_ROW = 12, GAP = 26 };
 enum { CURVES = 100, AXIS = 34, STEPS = 40000, ARROWS = 400 };
 
@@ -31,14 +39,20 @@ enum { CURVES = 100, AXIS = 34, STEPS = 40000, ARROWS = 400 };
 struct picture {
     struct weft_string *out;
     const struct weft_timeline *g;
-    double end_s, scale, row;  /* pixels per second; height */
-    double *ended_s;           /* (n_rows) an instance generates no more */
+    double end_s, scale, row; /* pixels per second; height */
+    /* (n_rounds, n_rows) an instance generates no more in the round */
+    double *ended_s;
     double marks, top, bottom; /* words above the rows; the rows */
 };
 
 static double x_of(const struct picture *p, double s)
 {
     return LEFT + fmax(s - p->g->start_s, 0) * p->scale;
+}
+
+static double *ended(const struct picture *p, size_t round, int32_t row)
+{
+    return &p->ended_s[round * (size_t) p->g->n_rows + (size_t) row];
 }
 
 static double y_of(const struct picture *p, int32_t row)
@@ -128,11 +142,13 @@ static double put_legend(const struct picture *p, bool draws)
 static void put_title(const struct picture *p)
 {
     const struct weft_timeline *g = p->g;
-    char text[160];
+    char text[192], rounds[48] = "";
+    if (g->n_rounds > 1)
+        snprintf(rounds, sizeof rounds, " in %zu rounds", g->n_rounds);
     snprintf(text, sizeof text,
-             "Iteration %lld, %s: %zu sample%s on %d instance%s, %zu moved",
+             "Iteration %lld, %s: %zu sample%s%s on %d instance%s, %zu moved",
              (long long) g->iteration, g->call, g->n_samples,
-             g->n_samples == 1 ? "" : "s", (int) g->n_instances,
+             g->n_samples == 1 ? "" : "s", rounds, (int) g->n_instances,
              g->n_instances == 1 ? "" : "s", g->n_moves);
     weft_timeline_put_text(p->out, LEFT, TITLE, "t", text);
 }
@@ -153,10 +169,15 @@ static size_t steps_of(const struct picture *p, int32_t instance,
     const struct weft_timeline *g = p->g;
     double least = fmax(0.7, (double) g->n_instances * WIDTH / STEPS);
     double from = g->start_s;
-    size_t n = 0;
+    size_t n = 0, round = 0;
     bool idle = false;
     for (size_t i = 0; i < g->n_chunks; i++) {
         const struct weft_timeline_chunk *c = &g->chunk[i];
+        for (; round < g->n_rounds && g->round[round].first_chunk == i;
+             round++) {
+            from = g->round[round].start.s;
+            idle = false;
+        }
         if (c->instance != instance)
             continue;
         /* what is idle begins again with what comes to it */
@@ -232,11 +253,10 @@ static void put_blocks(const struct picture *p, int32_t i, size_t n,
     weft_string_add(p->out, "\"/>\n");
 }
 
-/* Inference has the whole row once the instance generates no more, and half of
- * it before. */
-static void put_piece(const struct picture *p,
-                      const struct weft_timeline_piece *k, double from_s,
-                      double to_s, double share)
+/* The part of a piece between two times. */
+static void put_part(const struct picture *p,
+                     const struct weft_timeline_piece *k, double from_s,
+                     double to_s, double share)
 {
     double width = fmax((to_s - from_s) * p->scale, 0.3);
     double height = p->row * 0.9 * share;
@@ -247,19 +267,31 @@ static void put_piece(const struct picture *p,
                      -width);
 }
 
+/* Inference has the whole row while the instance generates nothing, and half of
+ * it before its last chunk of a round. */
+static void put_piece(const struct picture *p,
+                      const struct weft_timeline_piece *k)
+{
+    const struct weft_timeline *g = p->g;
+    for (size_t r = 0; r < g->n_rounds; r++) {
+        double from = r == 0 ? k->start_s
+                             : fmax(k->start_s, g->round[r].start.s);
+        double to = r + 1 == g->n_rounds
+                      ? k->end_s
+                      : fmin(k->end_s, g->round[r + 1].start.s);
+        put_part(p, k, from, fmin(to, *ended(p, r, k->row)), 0.5);
+        put_part(p, k, fmax(from, *ended(p, r, k->row)), to, 1);
+    }
+}
+
 static void put_inference(const struct picture *p)
 {
     for (int32_t c = 0; c < p->g->n_calls; c++) {
         weft_string_addf(p->out, "<path fill=\"%s\" d=\"",
                          weft_svg_call_colour(p->g->infers[c]));
-        for (size_t i = 0; i < p->g->n_pieces; i++) {
-            const struct weft_timeline_piece *k = &p->g->piece[i];
-            double ended = p->ended_s[k->row];
-            if (k->call != c)
-                continue;
-            put_piece(p, k, k->start_s, fmin(k->end_s, ended), 0.5);
-            put_piece(p, k, fmax(k->start_s, ended), k->end_s, 1);
-        }
+        for (size_t i = 0; i < p->g->n_pieces; i++)
+            if (p->g->piece[i].call == c)
+                put_piece(p, &p->g->piece[i]);
         weft_string_add(p->out, "\"><title>");
         weft_string_add_html(p->out, p->g->infers[c]);
         weft_string_add(p->out, "</title></path>\n");
@@ -350,13 +382,34 @@ static void put_triggers(const struct picture *p)
         }
     }
     for (int32_t i = 0; i < g->n_instances; i++)
-        ends = fmax(ends, p->ended_s[i]);
+        ends = fmax(ends, *ended(p, g->n_rounds - 1, i));
     weft_timeline_put_line(p->out, x_of(p, ends), p->marks + 4, x_of(p, ends),
                            y, "z");
     double took = ends - g->start_s;
     snprintf(text, sizeof text, "all have ended: %.4g %s",
              took < 0.1 ? 1e3 * took : took, took < 0.1 ? "ms" : "s");
     weft_timeline_put_beside(p->out, x_of(p, ends), p->marks + 14, text);
+}
+
+/* Where further rounds begin; words where there is room. */
+static void put_rounds(const struct picture *p)
+{
+    const struct weft_timeline *g = p->g;
+    double y = p->bottom + GAP + CURVES, last = LEFT;
+    for (size_t r = 1; r < g->n_rounds; r++) {
+        double x = x_of(p, g->round[r].start.s);
+        size_t n = weft_timeline_round_samples(g, r);
+        char text[64];
+        snprintf(text, sizeof text, "round %zu: %zu sample%s", r + 1, n,
+                 n == 1 ? "" : "s");
+        double width = DIGIT * (double) strlen(text);
+        double left = fmin(x + 4, LEFT + WIDTH - width);
+        weft_timeline_put_line(p->out, x, p->marks - ROUNDS - 9, x, y, "o");
+        if (left < last)
+            continue;
+        weft_timeline_put_text(p->out, left, p->marks - ROUNDS, "b", text);
+        last = left + width;
+    }
 }
 
 /* ---- Curves -------------------------------------------------------------- */
@@ -367,32 +420,28 @@ static int by_end(const void *left, const void *right)
     return (a->end.s > b->end.s) - (a->end.s < b->end.s);
 }
 
-/* The share of samples left, and of all caches' blocks in use; steps of less
- * than a pixel are one. */
-static bool put_curves(const struct picture *p)
+/* What a round's chunks, in the order of their ends, leave: the share of most
+ * samples, and of all caches' blocks. Steps of less than a pixel are one.
+ * has: (n_instances) zeros. */
+static void put_curve(const struct picture *p, size_t round, size_t most,
+                      const struct weft_timeline_chunk *c, int32_t *has,
+                      struct weft_string *blocks)
 {
     const struct weft_timeline *g = p->g;
-    size_t n = g->n_chunks;
-    struct weft_timeline_chunk *c = weft_alloc(n + 1, sizeof *c);
-    int32_t *has = weft_alloc((size_t) g->n_instances + 1, sizeof *has);
-    struct weft_string blocks = {0};
+    size_t n = weft_timeline_round_chunks(g, round);
     double y = p->bottom + GAP + CURVES, high = CURVES;
-    double all = (double) g->blocks * g->n_instances, used = 0, at = LEFT;
-    double left = (double) g->n_samples;
-    bool good = c && has;
-    if (good && n > 0) {
-        memcpy(c, g->chunk, n * sizeof *c);
-        qsort(c, n, sizeof *c, by_end);
-        weft_string_addf(p->out, "<path class=\"l\" d=\"M%d %.2fV%.2f", LEFT,
-                         y, y - high);
-        for (size_t i = n; i-- > 0;)
-            has[c[i].instance] = c[i].blocks;
-        for (int32_t i = 0; i < g->n_instances; i++)
-            used += has[i];
-        weft_string_addf(&blocks, "M%d %.2f", LEFT,
-                         y - high * (all > 0 ? fmin(used / all, 1) : 0));
-    }
-    for (size_t i = 0; i < n && good; i++) {
+    double all = fmax((double) g->blocks * g->n_instances, 1), used = 0;
+    double left = (double) weft_timeline_round_samples(g, round);
+    double at = x_of(p, g->round[round].start.s);
+    double each = high / (double) (most > 0 ? most : 1);
+    for (size_t i = n; i-- > 0;)
+        has[c[i].instance] = c[i].blocks;
+    for (int32_t i = 0; i < g->n_instances; i++)
+        used += has[i];
+    weft_string_addf(p->out, "M%.2f %.2fV%.2f", at, y, y - left * each);
+    weft_string_addf(blocks, "M%.2f %.2f", at,
+                     y - high * fmin(used / all, 1));
+    for (size_t i = 0; i < n; i++) {
         double x = x_of(p, c[i].end.s);
         used += c[i].blocks - has[c[i].instance];
         has[c[i].instance] = c[i].blocks;
@@ -400,12 +449,9 @@ static bool put_curves(const struct picture *p)
         bool last = i + 1 == n;
         if (!last && x - at < 0.5 && i > 0)
             continue;
-        double share = all > 0 ? fmin(used / all, 1) : 0;
-        double y_left = y
-                      - high * fmax(left, 0)
-                            / (double) weft_max64((int64_t) g->n_samples, 1);
-        weft_string_addf(p->out, "H%.2fV%.2f", x, y_left);
-        weft_string_addf(&blocks, "V%.2fH%.2f", y - high * share, x);
+        weft_string_addf(p->out, "H%.2fV%.2f", x, y - each * fmax(left, 0));
+        weft_string_addf(blocks, "V%.2fH%.2f", y - high * fmin(used / all, 1),
+                         x);
         at = x;
         /* what has no sample left keeps no block */
         if (c[i].left == 0) {
@@ -413,10 +459,34 @@ static bool put_curves(const struct picture *p)
             has[c[i].instance] = 0;
         }
     }
-    if (good && n > 0) {
-        weft_string_addf(p->out, "V%.2fz\"/>\n<path class=\"k\" d=\"%s\"/>\n",
-                         y, blocks.data ? blocks.data : "");
+    weft_string_addf(p->out, "V%.2fz", y);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool put_curves(const struct picture *p)
+{
+    const struct weft_timeline *g = p->g;
+    size_t room = (size_t) g->n_instances + 1, most = 0;
+    struct weft_timeline_chunk *c = weft_alloc(g->n_chunks + 1, sizeof *c);
+    int32_t *has = weft_alloc(room, sizeof *has);
+    struct weft_string blocks = {0};
+    bool good = c && has;
+    weft_string_add(p->out, "<path class=\"l\" d=\"");
+    for (size_t r = 0; r < g->n_rounds; r++)
+        most = larger(most, weft_timeline_round_samples(g, r));
+    for (size_t r = 0; r < g->n_rounds && good; r++) {
+        size_t n = weft_timeline_round_chunks(g, r);
+        memcpy(c, g->chunk + g->round[r].first_chunk, n * sizeof *c);
+        qsort(c, n, sizeof *c, by_end);
+        memset(has, 0, room * sizeof *has);
+        put_curve(p, r, most, c, has, &blocks);
     }
+    weft_string_addf(p->out, "\"/>\n<path class=\"k\" d=\"%s\"/>\n",
+                     blocks.data ? blocks.data : "");
     good = good && !blocks.failed;
     weft_string_release(&blocks);
     weft_free(c);
@@ -474,10 +544,11 @@ static void put_head(const struct picture *p, double height)
         ".bg{fill:#f0f3f6}.s,.l{fill:" SAMPLES_COLOUR
         "}.h{fill:%s}.mv{fill:" MOVE_COLOUR "}"
         ".ct{fill:" CUT_COLOUR "}.a{stroke:#555}.g{stroke:#dde2e8}"
-        ".k,.m,.r,.z,.q{fill:none}.k{stroke:" BLOCKS_COLOUR
+        ".k,.m,.r,.z,.q,.o{fill:none}.k{stroke:" BLOCKS_COLOUR
         ";stroke-width:1.2}.m{stroke:" MOVE_COLOUR ";stroke-width:%s}"
         ".r{stroke:" MOVE_COLOUR ";stroke-dasharray:4 3}"
-        ".z{stroke:" DIM ";stroke-dasharray:2 3}.q{stroke:#333}</style>\n"
+        ".z{stroke:" DIM ";stroke-dasharray:2 3}.q{stroke:#333}"
+        ".o{stroke:#333;stroke-width:.7}</style>\n"
         "<defs><marker id=\"move\" viewBox=\"0 0 8 8\" refX=\"6\" refY=\"4\" "
         "markerWidth=\"%s\" markerHeight=\"6\" orient=\"auto\" "
         "markerUnits=\"userSpaceOnUse\"><path d=\"M0 0L8 4L0 8z\" "
@@ -505,18 +576,21 @@ static void measure(struct picture *p)
 {
     const struct weft_timeline *g = p->g;
     p->end_s = g->start_s;
-    for (size_t i = 0; i < g->n_chunks; i++) {
-        double *ended = &p->ended_s[g->chunk[i].instance];
-        *ended = fmax(*ended, g->chunk[i].end.s);
-        p->end_s = fmax(p->end_s, *ended);
-    }
+    for (size_t r = 0; r < g->n_rounds; r++)
+        for (size_t k = 0; k < weft_timeline_round_chunks(g, r); k++) {
+            const struct weft_timeline_chunk *c =
+                &g->chunk[g->round[r].first_chunk + k];
+            double *ends = ended(p, r, c->instance);
+            *ends = fmax(*ends, c->end.s);
+            p->end_s = fmax(p->end_s, *ends);
+        }
     for (size_t i = 0; i < g->n_pieces; i++)
         p->end_s = fmax(p->end_s, g->piece[i].end_s);
     p->scale = p->end_s > g->start_s ? WIDTH / (p->end_s - g->start_s) : 1;
     p->row = fmin((double) ALL_ROWS / (double) weft_max64(g->n_rows, 1),
                   MOST_ROW);
-    p->marks = put_legend(p, false) + MARKS;
-    p->top = put_legend(p, false) + TOP;
+    p->marks = put_legend(p, false) + MARKS + (g->n_rounds > 1 ? ROUNDS : 0);
+    p->top = p->marks + TOP - MARKS;
     p->bottom = p->top + g->n_rows * p->row;
 }
 
@@ -524,7 +598,8 @@ int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
                       struct weft_err *err)
 {
     struct picture p = {.out = out, .g = g};
-    p.ended_s = weft_alloc((size_t) g->n_rows + 1, sizeof *p.ended_s);
+    p.ended_s = weft_alloc(g->n_rounds * (size_t) g->n_rows + 1,
+                           sizeof *p.ended_s);
     bool good = p.ended_s && !g->failed;
     if (good) {
         measure(&p);
@@ -543,6 +618,7 @@ int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
             put_shares(&p);
             good = put_rows(&p) && put_curves(&p);
             put_times(&p);
+            put_rounds(&p);
             put_triggers(&p);
             good = put_moves(&p) && good;
         }

@@ -367,10 +367,8 @@ static int submit(struct weft_iteration *p)
     bool judges = p->set->of[WEFT_FIELD_ADVANTAGE] >= 0 && trains(p->t);
     weft_iteration_early_release(p);
     int rc = weft_iteration_refill(p);
-    if (!rc) {
+    if (!rc)
         weft_tail_note(p);
-        weft_seen_samples(p);
-    }
     const struct weft_recorded *recorded = p->t->recorded;
     if (!rc && recorded && recorded->bound_s)
         rc = weft_tail_bound(

@@ -247,8 +247,8 @@ static int roll_out(struct weft_iteration *p)
                ? 0
                : weft_err_nomem(p->err, "generation", n * sizeof *args);
     int32_t n_jobs = 0;
-    if (!rc && p->round == 0)
-        rc = weft_seen_begin(p);
+    if (!rc)
+        rc = weft_seen_round(p);
     for (int32_t k = 0; k < p->n_sets && !rc; k++) {
         struct weft_iteration_set *s = &p->set[k];
         if (!weft_run_inserts(p->t, s->call)) {
@@ -268,8 +268,7 @@ static int roll_out(struct weft_iteration *p)
             .migrate = p->tail[s->call].when,
             .migrated = weft_iteration_moved(p, p->round, s->call),
             .most = p->t->config.rollout.max_new_tokens,
-            .seen = p->round == 0 && s == p->set && p->seen ? &p->seen->g
-                                                            : NULL,
+            .seen = s == p->set && p->seen ? &p->seen->g : NULL,
             .on_finished = on_finished,
             .on_turn = on_turn,
             .on_busy = on_busy,
@@ -290,6 +289,8 @@ static int roll_out(struct weft_iteration *p)
         add_stats(&job[k].stats, &p->rollout);
         number_moved(&p->set[k]);
     }
+    if (!rc)
+        weft_seen_samples(p);
     weft_free(job);
     weft_free(args);
     return rc;

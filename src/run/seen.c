@@ -100,7 +100,7 @@ static void name(struct weft_seen *seen, const struct weft_iteration *p)
         }
 }
 
-int weft_seen_begin(struct weft_iteration *p)
+static int begin(struct weft_iteration *p)
 {
     const struct weft_trainer *t = p->t;
     const struct weft_g_generate *gen = &t->gen[p->set->call];
@@ -122,8 +122,7 @@ int weft_seen_begin(struct weft_iteration *p)
     }
     int32_t rows = gen->n_instances + others;
     int rc = first && seen->row_of
-               ? weft_timeline_init(rows, (size_t) p->set->n, &seen->g,
-                                    p->err)
+               ? weft_timeline_init(rows, &seen->g, p->err)
                : weft_err_nomem(p->err, "generation", (size_t) n * 12);
     for (int32_t i = 0; i < rows && !rc; i++)
         seen->g.first_device[i] = i < gen->n_instances
@@ -135,15 +134,37 @@ int weft_seen_begin(struct weft_iteration *p)
     return rc;
 }
 
+int weft_seen_round(struct weft_iteration *p)
+{
+    struct weft_rt *rt = p->t->rt;
+    int rc = p->round == 0 ? begin(p) : 0;
+    if (!rc && p->seen)
+        weft_timeline_add_round(
+            &p->seen->g,
+            p->t->recorded
+                ? (struct weft_timeline_when){0, weft_rt_n_waits(rt) - 1}
+                : (struct weft_timeline_when){weft_rt_clock_s(rt), -1});
+    return rc;
+}
+
 void weft_seen_samples(struct weft_iteration *p)
 {
-    for (int32_t i = 0; p->seen && i < p->set->n; i++) {
-        const struct weft_sample *s = &p->sample[i];
-        struct weft_timeline *g = &p->seen->g;
-        g->prompt[i] = s->n_prompt;
-        g->response[i] = s->n_total - s->n_prompt;
-        g->cut[i] = !s->ended && g->response[i] >= g->most;
+    for (int32_t k = 0; p->seen && k < p->set->n_round; k++) {
+        const struct weft_sample *s = &p->round_sample[p->set->first + k];
+        int32_t response = s->n_total - s->n_prompt;
+        weft_timeline_add_sample(
+            &p->seen->g, &(struct weft_timeline_sample){
+                             s->n_prompt, response,
+                             !s->ended && response >= p->seen->g.most});
     }
+}
+
+/* The first round began with its first task. */
+static void set_start(struct weft_timeline *g, double s)
+{
+    g->start_s = s;
+    if (g->n_rounds > 0)
+        g->round[0].start = (struct weft_timeline_when){s, -1};
 }
 
 /* ---- In a run ------------------------------------------------------------ */
@@ -174,7 +195,7 @@ int weft_seen_write(struct weft_iteration *p, struct weft_err *err)
         return rc;
     struct weft_string out = {0};
     char *path = weft_path_join(p->t->config.run_dir, WEFT_TIMELINE_FILE);
-    g->start_s = p->time[p->set->call].first_s;
+    set_start(g, p->time[p->set->call].first_s);
     rc = path && !g->failed ? weft_timeline_write(g, &out, err)
                             : weft_err_nomem(err, "generation", n);
     if (!rc)
@@ -243,7 +264,7 @@ static void play_pieces(struct weft_seen *seen,
                     &(struct weft_timeline_piece){seen->row_of[device], c,
                                                   span.start_s, span.end_s});
     }
-    seen->g.start_s = isfinite(start_s) ? start_s : 0;
+    set_start(&seen->g, isfinite(start_s) ? start_s : 0);
 }
 
 int weft_seen_play(struct weft_seen *seen, const struct weft_recording *r,
@@ -256,6 +277,8 @@ int weft_seen_play(struct weft_seen *seen, const struct weft_recording *r,
     if (wait_s && written) {
         play_waits(r, engine, wait_s, written);
         play_pieces(seen, r, engine, iteration, generates);
+        for (size_t i = 0; i < g->n_rounds; i++)
+            set_time(&g->round[i].start, wait_s);
         for (size_t i = 0; i < g->n_chunks; i++)
             set_time(&g->chunk[i].end, wait_s);
         for (size_t i = 0; i < g->n_moves; i++)

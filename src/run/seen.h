@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How an iteration's samples were generated, for pictures
- * (record/timeline.h): of those that are learned from, in their first round.
- * A run keeps it of iterations after which checkpoints are due, and of its last
+ * (record/timeline.h): of the set that is learned from, in all rounds. A run
+ * keeps it of iterations after which checkpoints are due, and of its last
  * one; the newest is in its directory. A recording keeps it of one.
  */
 #ifndef WEFT_RUN_SEEN_H
@@ -22,10 +22,10 @@ struct weft_seen {
 };
 void weft_seen_release(struct weft_seen *seen);
 
-/* Begins p->seen, before the first round, where it is wanted. Errors:
+/* Before a round: begins p->seen, where it is wanted, in the first one. Errors:
  * WEFT_ENOMEM. */
-int weft_seen_begin(struct weft_iteration *p);
-/* Notes the lengths of samples, which are all there. */
+int weft_seen_round(struct weft_iteration *p);
+/* After it: notes the lengths of its samples. */
 void weft_seen_samples(struct weft_iteration *p);
 /* Of a run's iteration that has ended: adds what devices inferred, and writes
  * the file. Collective. Errors: WEFT_ENOMEM, those of writing. */

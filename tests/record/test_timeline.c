@@ -21,25 +21,17 @@ static int32_t draw(uint32_t seed, int32_t below)
     return (int32_t) (word[0] % (uint32_t) below);
 }
 
-/* Instances with chunks until their samples have ended; the first half leaves
- * its last samples to the others. */
-static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
-                 struct weft_timeline *g)
+/* A round: instances with chunks until their samples have ended; the first half
+ * leaves its last samples to the others. Returns the time of the last end. */
+static double make_round(uint32_t seed, double start_s, int32_t each,
+                         bool moves, struct weft_timeline *g)
 {
-    size_t all = (size_t) n * (size_t) each, at = 0;
-    REQUIRE_OK(weft_timeline_init(n + 1, all, g, &err), err);
-    g->iteration = 7;
-    strcpy(g->call, "generate & <more>");
-    g->n_instances = n;
-    g->slots = each;
-    g->blocks = 4 * each;
-    g->most = 90;
-    g->start_s = 3.25;
-    for (g->n_calls = 0; g->n_calls < 1 + draw(seed, 8); g->n_calls++)
-        snprintf(g->infers[g->n_calls], sizeof g->infers[0],
-                 "call_of_a_long_name%d", g->n_calls);
+    int32_t n = g->n_instances;
+    size_t at = g->n_samples;
+    double last = start_s;
+    weft_timeline_add_round(g, (struct weft_timeline_when){start_s, -1});
     for (int32_t i = 0; i < n; i++) {
-        double s = g->start_s;
+        double s = start_s;
         bool left = moves && n > 1 && i < n / 2;
         int32_t has = each;
         for (int32_t k = 0; has > 0; k++) {
@@ -60,12 +52,34 @@ static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
         weft_timeline_add_piece(
             g, &(struct weft_timeline_piece){i, draw(seed, g->n_calls), s,
                                              s + 0.3});
+        last = fmax(last, s);
         for (int32_t k = 0; k < each; k++, at++) {
-            g->prompt[at] = 1 + draw(seed, 20);
-            g->response[at] = 1 + draw(seed, 90);
-            g->cut[at] = g->response[at] == 90;
+            int32_t response = 1 + draw(seed, 90);
+            weft_timeline_add_sample(
+                g, &(struct weft_timeline_sample){1 + draw(seed, 20),
+                                                  response, response == 90});
         }
     }
+    return last;
+}
+
+static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
+                 int32_t rounds, struct weft_timeline *g)
+{
+    REQUIRE_OK(weft_timeline_init(n + 1, g, &err), err);
+    g->iteration = 7;
+    strcpy(g->call, "generate & <more>");
+    g->n_instances = n;
+    g->slots = each;
+    g->blocks = 4 * each;
+    g->most = 90;
+    g->start_s = 3.25;
+    for (g->n_calls = 0; g->n_calls < 1 + draw(seed, 8); g->n_calls++)
+        snprintf(g->infers[g->n_calls], sizeof g->infers[0],
+                 "call_of_a_long_name%d", g->n_calls);
+    double s = g->start_s;
+    for (int32_t r = 0; r < rounds; r++)
+        s = make_round(seed, s + (r > 0) * 0.02, r == 0 ? each : 1, moves, g);
     if (moves)
         weft_timeline_add_trigger(
             g, &(struct weft_timeline_trigger){{3.3, -1}, each});
@@ -86,14 +100,16 @@ static void test_file(void)
     for (uint32_t seed = 0; seed < 20; seed++) {
         struct weft_timeline g, again;
         struct weft_string a = {0}, b = {0};
-        make(seed, 1 + draw(seed, 9), 1 + draw(seed, 9), seed % 2, &g);
+        make(seed, 1 + draw(seed, 9), 1 + draw(seed, 9), seed % 2,
+             1 + (int32_t) seed % 3, &g);
         put(&g, &a);
         REQUIRE_OK(weft_file_write(path, a.data, a.n, &err), err);
         REQUIRE_OK(weft_timeline_read(path, &again, &err), err);
         put(&again, &b);
         CHECK_STR(b.data, a.data);
         CHECK_INT(again.n_moves, g.n_moves);
-        CHECK_INT(again.cut[0], g.cut[0]);
+        CHECK_INT(again.n_rounds, 1 + seed % 3);
+        CHECK_INT(again.sample[0].cut, g.sample[0].cut);
         weft_timeline_release(&again);
         /* no number may be below 0 */
         for (char *p = strstr(a.data, "\"chunks\"");
@@ -114,13 +130,27 @@ static void test_file(void)
     static const char wrong[] =
         "{\"iteration\": 1, \"call\": \"g\", \"instances\": 1, \"slots\": 1,"
         " \"blocks\": 1, \"most\": 1, \"start_s\": 0, \"infers\": [],"
-        " \"rows\": [[0]], \"chunks\": [[0.5, 1, 1, 0, 1, 1, 4]],"
+        " \"rows\": [[0]], \"chunks\": [[0.5, %d, 1, 0, 1, 1, 4]],"
         " \"triggers\": [], \"moves\": [], \"inference\": [],"
-        " \"samples\": [[1, 1, 0]]}";
-    struct weft_timeline g;
-    REQUIRE_OK(weft_file_write(path, wrong, sizeof wrong - 1, &err), err);
-    CHECK_FAILS(weft_timeline_read(path, &g, &err), WEFT_EFORMAT, err,
-                "'chunks' number 1 is not what a run writes");
+        " \"samples\": [[1, 1, 0]], \"rounds\": [%s]}";
+    static const struct {
+        const char *rounds, *why;
+        int instance;
+    } of[] = {{"", "'chunks' number 1 is not what a run writes", 1},
+              {"", "'rounds' is empty", 0},
+              {"[0, 0, 0], [0, 1, 2]", "'rounds' number 2 is not what", 0},
+              {"[0, 1, 0]", "'rounds' number 1 begins before", 0},
+              {"[0, 0, 0], [0, 1, 1], [0, 0, 1]",
+               "'rounds' number 3 begins before", 0}};
+    for (size_t i = 0; i < WEFT_COUNT(of); i++) {
+        struct weft_timeline g;
+        char text[600];
+        int n = snprintf(text, sizeof text, wrong, of[i].instance,
+                         of[i].rounds);
+        REQUIRE_OK(weft_file_write(path, text, (size_t) n, &err), err);
+        CHECK_FAILS(weft_timeline_read(path, &g, &err), WEFT_EFORMAT, err,
+                    of[i].why);
+    }
     close(file);
     unlink(path);
 }
@@ -193,21 +223,51 @@ static void check_words(const char *svg)
     CHECK_INT(overlap, 0);
 }
 
+/* The curve of samples begins anew with each round: as high as the round has
+ * samples, and it ends at 0. */
+static void check_rounds(const struct weft_timeline *g, const char *svg)
+{
+    const char *p = strstr(svg, "<path class=\"l\" d=\"");
+    double most = (double) weft_timeline_round_samples(g, 0);
+    REQUIRE(p != NULL);
+    p += strlen("<path class=\"l\" d=\"");
+    for (size_t r = 0; r < g->n_rounds; r++) {
+        double x, y, top, ground = 0;
+        int n = 0;
+        REQUIRE(sscanf(p, "M%lf %lfV%lf%n", &x, &y, &top, &n) == 3);
+        double share = (double) weft_timeline_round_samples(g, r) / most;
+        CHECK(fabs((y - top) / 100 - share) < 1e-3);
+        p = strchr(p, 'z');
+        REQUIRE(p != NULL);
+        for (const char *v = p; ground == 0; v--)
+            if (*v == 'V')
+                ground = strtod(v + 1, NULL);
+        CHECK(fabs(ground - y) < 0.01);
+        p++;
+    }
+    CHECK(*p == '"');
+}
+
 static void test_picture(void)
 {
     static const int32_t size[][2] = {{1, 1},  {2, 20}, {8, 16}, {3, 1},
                                       {33, 5}, {64, 2}, {256, 4}};
     for (size_t k = 0; k < sizeof size / sizeof *size; k++)
-        for (uint32_t seed = 0; seed < 6; seed++) {
+        for (uint32_t seed = 0; seed < 18; seed++) {
             struct weft_timeline g;
             struct weft_string svg = {0};
-            make(seed + 100, size[k][0], size[k][1], seed % 2, &g);
+            int32_t rounds = 1 + (int32_t) seed / 6;
+            make(seed + 100, size[k][0], size[k][1], seed % 2, rounds, &g);
             REQUIRE_OK(weft_timeline_svg(&g, &svg, &err), err);
             check_words(svg.data);
             /* each instance that left some has one arrow, to its partner */
             int arrows = 0;
             for (size_t i = 0; i < g.n_moves; i++)
-                arrows += i == 0 || g.move[i].from != g.move[i - 1].from;
+                arrows += i == 0 || g.move[i].from != g.move[i - 1].from
+                       || g.move[i].at.s != g.move[i - 1].at.s;
+            CHECK_INT(count(svg.data, "class=\"o\"/>"), rounds - 1);
+            CHECK_INT(count(svg.data, " in 3 rounds on "), rounds == 3);
+            check_rounds(&g, svg.data);
             CHECK_INT(count(svg.data, "class=\"m\" marker-end=\"url(#move)\""
                                       " d=\"M"),
                       arrows);
@@ -226,10 +286,17 @@ static void test_bounded(void)
 {
     struct weft_timeline g, none = {.n_rows = 0};
     struct weft_string svg = {0};
-    REQUIRE_OK(weft_timeline_init(3, 30, &g, &err), err);
+    REQUIRE_OK(weft_timeline_init(3, &g, &err), err);
     g.n_instances = g.n_rows = 3;
     g.slots = g.blocks = 10;
-    for (int32_t k = 0; k < 200000; k++)
+    weft_timeline_add_round(&g, (struct weft_timeline_when){0, -1});
+    for (int32_t i = 0; i < 30; i++)
+        weft_timeline_add_sample(
+            &g, &(struct weft_timeline_sample){1, 200, false});
+    for (int32_t k = 0; k < 200000; k++) {
+        if (k % 60000 == 59999)
+            weft_timeline_add_round(
+                &g, (struct weft_timeline_when){1e-3 * k - 5e-4, -1});
         for (int32_t i = 0; i < 3; i++)
             weft_timeline_add_chunk(
                 &g, &(struct weft_timeline_chunk){{1e-3 * k, -1},
@@ -239,6 +306,7 @@ static void test_bounded(void)
                                                   k % 20000 == 0,
                                                   k % 7,
                                                   4});
+    }
     CHECK(g.n_chunks <= WEFT_TIMELINE_CHUNKS && g.n_chunks > 1000);
     int32_t ended = 0, steps = 0;
     for (size_t i = 0; i < g.n_chunks; i++) {
@@ -248,6 +316,18 @@ static void test_bounded(void)
     CHECK_INT(ended, 30);
     CHECK_INT(steps, 4 * 3 * 200000);
     CHECK(g.chunk[g.n_chunks - 1].end.s > 199.9);
+    CHECK_INT(g.n_rounds, 4);
+    for (size_t r = 0; r < g.n_rounds; r++) {
+        size_t first = g.round[r].first_chunk;
+        size_t n = weft_timeline_round_chunks(&g, r);
+        steps = 0;
+        for (size_t i = first; i < first + n; i++)
+            steps += g.chunk[i].steps;
+        CHECK_INT(steps, r == 3 ? 4 * 3 * (200000 - 179999)
+                                : 4 * 3 * (60000 - (r == 0)));
+        CHECK(g.chunk[first].end.s > g.round[r].start.s);
+        CHECK(r == 0 || g.chunk[first - 1].end.s < g.round[r].start.s);
+    }
     REQUIRE_OK(weft_timeline_svg(&g, &svg, &err), err);
     CHECK(svg.n < 400000);
     weft_string_release(&svg);
