@@ -193,9 +193,10 @@ layers_cluster 1 2
 turns=$(awk 'BEGIN { for (i = 0; i < 199; i++) printf "%d, ", i % 2; print 0 }')
 sed "s/\"order\": \[[^]]*\]/\"order\": [$turns]/" said/decisions.jsonl >turns
 expect 0 "" ppo.yaml run_dir=turns.run iterations=1 rollout.decisions=turns
+run=turns.run
 seen() # key, fields: rows of numbers, by commas
 {
-    sed -n "/\"$1\": \[\$/,/\]\][,}]*\$/p" turns.run/generation.json |
+    sed -n "/\"$1\": \[\$/,/\]\][,}]*\$/p" $run/generation.json |
         grep '^  \[' | tr -d ' []}' | sed 's/,$//' | cut -d, -f"$2"
 }
 noted() # key: numbers of the decision, one a line, of pairs by commas
@@ -328,6 +329,47 @@ sed 's/.*"refills": //; s/, "prompts".*//; s/{"left": /\n/g' \
         n = split($2, x, "[][, {}]+")
         for (i = 2; i + 2 <= n; i += 3) if (x[i] > 2 * $1 + 1) found = 1 }
     END { exit !found }' || fail "numbers of what moved in later rounds"
+
+# All rounds of it were seen, one behind the other: as many samples as were
+# generated, each ended in its round; they moved as was decided, and those of the
+# last round with the lengths that the batch has in their places.
+run=turned
+metrics()
+{
+    sed -n "2s|.*\"$1\": \([^,}]*\).*|\1|p" $run/metrics.jsonl
+}
+seen samples 1-3 >samples
+seen chunks 1,5 >chunks
+seen moves 1-4 >moves
+all=$((40 + 2 * $(metrics rollout/refilled_prompts)))
+[ "$(wc -l <samples)" = $all ] || fail "samples of all rounds"
+[ "$(wc -l <moves)" = "$(metrics gen/migrated)" ] || fail "moves of all rounds"
+seen rounds 1-3 >rounds
+[ "$(wc -l <rounds)" = 3 ] || fail "rounds"
+echo "1e9,$(wc -l <chunks),$all" >>rounds
+awk -F, 'FNR == 1 { file++ }
+    file == 1 { start[FNR] = $1; chunk[FNR] = $2; sample[FNR] = $3; next }
+    FNR > chunk[r + 1] { r++ }
+    { ended[r] += $2; if ($1 < start[r] || $1 > start[r + 1]) exit 1 }
+    END { for (i = 1; i <= 3; i++)
+              if (ended[i] != sample[i + 1] - sample[i]) exit 1 }' \
+    rounds chunks || fail "chunks and samples of rounds"
+last=$(sed -n 3p rounds | cut -d, -f3)
+sed -n '2s/.*"responses": \[//; 2s/\].*//; 2s/, /\n/gp' \
+    turned/decisions.jsonl >responses
+sed -n '2s/.*\], \[{//; 2s/.*"moved": \[\[//; 2s/\]\]}.*//; 2s/\], \[/\n/gp' \
+    turned/decisions.jsonl | tr -d ' ' |
+    awk -F, 'NR == FNR { tokens[NR - 1] = $1; next }
+        { print tokens[$1] "," $2 "," $3 }' responses - | sort >a
+awk -F, -v last="$last" 'NR == FNR { tokens[NR - 1] = $2; next }
+    $2 >= last { print tokens[$2] "," $3 "," $4 }' samples moves | sort >b
+[ -s b ] && [ -z "$(comm -13 a b)" ] || fail "moves of the last round"
+command=report
+options=
+expect 0 "a.svg" --svg a.svg turned
+[ "$(grep -c '>round [23]: [0-9]* samples<' a.svg)" = 2 ] || fail "rounds drawn"
+command=train
+options=-q
 
 # Bad input.
 head -n 2 whole/decisions.jsonl >short
