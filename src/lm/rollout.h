@@ -52,6 +52,9 @@ struct weft_rollout_turn {
     int32_t n_steps;
     int64_t n_prefilled; /* tokens that it read */
     double n_tokens;     /* of all its samples, about */
+    size_t told_bytes;   /* of a status: who tells more meanwhile, by
+                            weft_seq_tell(), does it in messages of so many, as
+                            a rank that cannot go on awaits such */
 };
 /* Called when a status has been acted on. May insert tasks. */
 typedef int (*weft_rollout_turn_fn)(void *ctx,

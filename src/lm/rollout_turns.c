@@ -174,7 +174,8 @@ static int turn(struct turns *t, bool *told_out)
         .n_samples = samples,
         .n_steps = c->n_taken,
         .n_prefilled = t->news->status.n_prefilled,
-        .n_tokens = tokens_of(c, own)};
+        .n_tokens = tokens_of(c, own),
+        .told_bytes = t->news_bytes};
     if (!rc)
         rc = weft_rollout_advance(c, own, &t->news->status);
     weft_rollout_see_chunk(c, own, &t->news->status, samples, n_finished);

@@ -101,6 +101,7 @@ static void iteration_free(struct weft_iteration *p)
     weft_scorer_forget(p->t->scorer, p);
     weft_iteration_train_release(p);
     weft_iteration_early_release(p);
+    weft_iteration_left_release(p);
     for (int32_t i = 0; p->sample && p->extra && i < p->n_all; i++) {
         struct weft_iteration_sample *x = &p->extra[i];
         for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)

@@ -107,19 +107,25 @@ struct weft_iteration_update {
     enum weft_loss loss;
 };
 
+/* Samples that have left their instances (iteration_left.c). */
+struct weft_iteration_left {
+    /* lists of samples that have ended, -1 at their ends: by the status that
+     * is acted on; (instances) those which leave it when its next one comes */
+    int32_t ended, *leaves;
+    int32_t *next;   /* (n_all) in its list */
+    int32_t *sample; /* (n_all) the first n: those that have left by it */
+    int32_t n;
+};
+
 /* Mini-batches that train while others are generated (iteration_early.c). */
 struct weft_iteration_early {
     int32_t *needed; /* (n_all) the first mini-batch that needs the sample, or
                         their number */
     int32_t *left;   /* (mini-batches + 1) samples of `needed` that have not
                         left their instances */
-    /* lists of samples that have ended, -1 at their ends: by the status that
-     * is acted on; (instances) those which leave it when its next one comes */
-    int32_t ended, *leaves;
-    int32_t *next;  /* (n_all) in its list */
-    int32_t *order; /* (n_all) of each set: in which samples begin */
-    int32_t n;      /* mini-batches that were submitted */
-    bool *due;      /* (n_all) samples that these need; NULL: all */
+    int32_t *order;  /* (n_all) of each set: in which samples begin */
+    int32_t n;       /* mini-batches that were submitted */
+    bool *due;       /* (n_all) samples that these need; NULL: all */
 };
 
 struct weft_iteration {
@@ -157,6 +163,7 @@ struct weft_iteration {
         *training;     /* in progress; NULL: it has not begun, or ended */
     bool as_completed; /* mini-batches train as their samples complete ... */
     int32_t n_early;   /* so many while others were generated */
+    struct weft_iteration_left left; /* in this round */
     struct weft_iteration_early early;
     struct weft_iteration_text *text; /* (n_all) from the rewards on */
     double (*part)[WEFT_MAX_REWARDS]; /* (n_all) unweighted rewards */
@@ -229,8 +236,8 @@ bool weft_iteration_keeps(const struct weft_iteration *p, int32_t call);
 /* Generates the iteration's samples, takes them from the data, or from the
  * checkpoint that the run went on from (run/ahead.h). */
 int weft_iteration_generate(struct weft_iteration *p);
-/* Computes what inference of the texts gives, and replaces prompts whose
- * responses all have one score, as often as the run says. */
+/* Replaces prompts whose responses all have one score, as often as the run
+ * says. */
 int weft_iteration_refill(struct weft_iteration *p);
 /* Makes the iteration's samples from rows of the data. */
 int weft_iteration_data(struct weft_iteration *p);
@@ -313,9 +320,17 @@ int weft_iteration_calls_flush(struct weft_iteration *p);
  * weights. */
 int weft_iteration_calls_end(struct weft_iteration *p);
 void weft_iteration_calls_release(struct weft_iteration *p);
-/* Submits a call, which has not begun, on samples whose texts are new. */
-int weft_iteration_call_all(struct weft_iteration *p,
-                            struct weft_iteration_call *c);
+/* Adds a sample to a call's micro-batches alone. */
+int weft_iteration_call_add(struct weft_iteration *p,
+                            struct weft_iteration_call *c, int32_t index);
+
+/* Before a round; a sample has ended; and when a status has been acted on: those
+ * that have left by it are p->left.sample. */
+int weft_iteration_left_init(struct weft_iteration *p);
+void weft_iteration_left_add(struct weft_iteration *p, int32_t sample);
+void weft_iteration_left_turn(struct weft_iteration *p, int32_t instance,
+                              bool more);
+void weft_iteration_left_release(struct weft_iteration *p);
 
 /* Waits for the samples that are due and decodes them, once: all on rank 0,
  * those that they score on others. */
@@ -330,10 +345,14 @@ int weft_iteration_decode(const struct weft_iteration *p, int32_t i,
                           struct weft_err *err);
 void weft_iteration_texts_release(struct weft_iteration *p);
 void weft_iteration_text_clear(struct weft_iteration_text *text);
-/* Encodes the texts of new samples for the calls that read them in tokens of
- * their own, and submits these calls. Rank 0 waits for the samples, and the
- * others for rank 0. */
-int weft_iteration_retokenise(struct weft_iteration *p);
+/* Encodes the texts of n samples, index (n), for the calls that read them in
+ * tokens of their own, and adds them to these. Rank 0 waits for the samples, and
+ * the others for what it tells in messages of so many bytes (struct
+ * weft_rollout_turn); 0: that they agree on. Collective. */
+int weft_iteration_retokenise(struct weft_iteration *p, int32_t n,
+                              const int32_t *index, size_t message_bytes);
+/* All that were not yet. */
+int weft_iteration_retokenise_rest(struct weft_iteration *p);
 
 /* Submits the advantages of samples that are due; and, when all were, what is
  * computed of all: moments, the KL controller's update. */
@@ -352,13 +371,10 @@ int weft_iteration_judge(struct weft_iteration *p);
 int weft_iteration_early_init(struct weft_iteration *p);
 /* Forgets it: all samples are due from now on. */
 void weft_iteration_early_release(struct weft_iteration *p);
-/* Notes that a sample has ended. */
-void weft_iteration_early_add(struct weft_iteration *p, int32_t sample);
-/* When a status has been acted on (weft_rollout_turn_fn): submits the
+/* When a status has been acted on, with what has left by it: submits the
  * mini-batches whose samples have left their instances, with what these samples
  * lack. */
-int weft_iteration_early_turn(struct weft_iteration *p, int32_t instance,
-                              bool more);
+int weft_iteration_early_turn(struct weft_iteration *p);
 
 /* The samples in an epoch's order, order (n), and the range of mini-batch k in
  * it. */

@@ -37,8 +37,6 @@ void weft_iteration_early_release(struct weft_iteration *p)
 {
     weft_free(p->early.needed);
     weft_free(p->early.left);
-    weft_free(p->early.leaves);
-    weft_free(p->early.next);
     weft_free(p->early.order);
     weft_free(p->early.due);
     p->early = (struct weft_iteration_early){.n = 0};
@@ -86,25 +84,20 @@ int weft_iteration_early_init(struct weft_iteration *p)
 {
     int32_t parts = p->t->settings.mini_batches;
     size_t n = (size_t) p->n_all;
-    size_t n_instances = (size_t) weft_iteration_instances(p);
     uint32_t *order = weft_alloc((size_t) p->n, sizeof *order);
     p->as_completed = true;
     p->early = (struct weft_iteration_early){
         .needed = weft_alloc(n, sizeof *p->early.needed),
         .left = weft_alloc((size_t) parts + 1, sizeof *p->early.left),
-        .ended = -1,
-        .leaves = weft_alloc(n_instances, sizeof *p->early.leaves),
-        .next = weft_alloc(n, sizeof *p->early.next),
         .order = weft_alloc(n, sizeof *p->early.order),
         .due = weft_alloc(n, sizeof *p->early.due)};
-    if (!order || !p->early.needed || !p->early.left || !p->early.leaves
-        || !p->early.next || !p->early.order || !p->early.due) {
+    if (!order || !p->early.needed || !p->early.left || !p->early.order
+        || !p->early.due) {
         weft_free(order);
         return weft_err_nomem(p->err, "an iteration", n * sizeof *order);
     }
     for (int32_t i = 0; i < p->n_all; i++)
         p->early.needed[i] = parts;
-    memset(p->early.leaves, 0xff, n_instances * sizeof *p->early.leaves);
     weft_iteration_permute(p, 0, order);
     for (int32_t k = 0; k < parts; k++) {
         struct weft_range of = weft_iteration_mini_batch(p, k);
@@ -117,21 +110,6 @@ int weft_iteration_early_init(struct weft_iteration *p)
         list_order(p, &p->set[s], parts);
     weft_free(order);
     return 0;
-}
-
-void weft_iteration_early_add(struct weft_iteration *p, int32_t sample)
-{
-    if (!p->early.needed)
-        return;
-    p->early.next[sample] = p->early.ended;
-    p->early.ended = sample;
-}
-
-/* The samples of a list have left their instances. */
-static void leave(struct weft_iteration_early *e, int32_t *list)
-{
-    for (; *list >= 0; *list = e->next[*list])
-        e->left[e->needed[*list]]--;
 }
 
 /* Submits the next mini-batch. */
@@ -151,19 +129,14 @@ static int submit(struct weft_iteration *p)
     return rc;
 }
 
-int weft_iteration_early_turn(struct weft_iteration *p, int32_t instance,
-                              bool more)
+int weft_iteration_early_turn(struct weft_iteration *p)
 {
     struct weft_iteration_early *e = &p->early;
     int rc = 0;
     if (!e->needed)
         return 0;
-    leave(e, &e->leaves[instance]);
-    if (more)
-        e->leaves[instance] = e->ended;
-    else
-        leave(e, &e->ended);
-    e->ended = -1;
+    for (int32_t k = 0; k < p->left.n; k++)
+        e->left[e->needed[p->left.sample[k]]]--;
     while (e->n < p->t->settings.mini_batches && e->left[e->n] == 0 && !rc)
         rc = submit(p);
     p->n_early = e->n;

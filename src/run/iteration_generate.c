@@ -27,7 +27,7 @@ static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
     p->sample[i] = *s;
     p->n_total[(int64_t) p->round * p->n_all + i] = s->n_total;
     p->extra[i].field[set->field] = s->rollout;
-    weft_iteration_early_add(p, i);
+    weft_iteration_left_add(p, i);
     for (const struct weft_iteration_set *before = p->set; before < set;
          before++)
         k += before->n_round;
@@ -40,12 +40,16 @@ static int on_turn(void *ctx, const struct weft_rollout_turn *turn,
                    struct weft_err *err)
 {
     const struct weft_iteration_set *set = ctx;
+    struct weft_iteration *p = set->p;
     (void) err;
-    weft_rt_when(set->p->t->rt, WEFT_REC_EARLY);
-    int rc = weft_iteration_calls_turn(set->p, turn);
-    weft_rt_when(set->p->t->rt, WEFT_REC_IN_TURN);
-    return rc ? rc
-              : weft_iteration_early_turn(set->p, turn->instance, turn->more);
+    weft_iteration_left_turn(p, turn->instance, turn->more);
+    weft_rt_when(p->t->rt, WEFT_REC_EARLY);
+    int rc = weft_iteration_retokenise(p, p->left.n, p->left.sample,
+                                       turn->told_bytes);
+    if (!rc)
+        rc = weft_iteration_calls_turn(p, turn);
+    weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
+    return rc ? rc : weft_iteration_early_turn(p);
 }
 
 static void on_busy(void *ctx, int32_t instance, bool busy)
@@ -321,7 +325,9 @@ static int run_round(struct weft_iteration *p)
         draw_prompts(&p->set[k]);
     p->t->drawn += p->set->n_round / p->set->each;
     weft_iteration_calls_release(p);
-    int rc = weft_iteration_calls_init(p);
+    int rc = weft_iteration_left_init(p);
+    if (!rc)
+        rc = weft_iteration_calls_init(p);
     if (!rc)
         rc = weft_scorer_begin(p);
     if (!rc)
@@ -449,7 +455,7 @@ static void drop(struct weft_iteration *p)
 int weft_iteration_refill(struct weft_iteration *p)
 {
     int32_t rounds = p->t->settings.refills;
-    int rc = weft_iteration_retokenise(p);
+    int rc = 0;
     for (p->round = 1; p->round <= rounds && !rc; p->round++) {
         rc = choose(p);
         if (rc || p->set->n_round == 0)
@@ -457,8 +463,6 @@ int weft_iteration_refill(struct weft_iteration *p)
         drop(p);
         p->n_refilled += p->set->n_round / p->set->each;
         rc = run_round(p);
-        if (!rc)
-            rc = weft_iteration_retokenise(p);
     }
     return rc;
 }

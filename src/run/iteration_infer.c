@@ -326,8 +326,8 @@ static int dispatch(struct weft_iteration *p, struct weft_iteration_call *c,
     return rc;
 }
 
-static int add(struct weft_iteration *p, struct weft_iteration_call *c,
-               int32_t index)
+int weft_iteration_call_add(struct weft_iteration *p,
+                            struct weft_iteration_call *c, int32_t index)
 {
     int rc = 0;
     if (c->n_waiting == 0)
@@ -352,14 +352,18 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (!p->call[k].length && p->call[k].set == set
             && !p->extra[index].field[p->call[k].field])
-            rc = add(p, &p->call[k], index);
+            rc = weft_iteration_call_add(p, &p->call[k], index);
     return rc;
 }
 
-/* Submits a micro-batch whose samples have waited for long enough. */
+/* Submits a micro-batch whose samples have waited for long enough; beside calls
+ * that a clock deals, which does not know of the call, full ones that waited for
+ * a device. */
 static int flush_late(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     bool full;
+    if (p->deal.pace)
+        return dispatch(p, c, false);
     if (!weft_iteration_late(p, c))
         return 0;
     int32_t n = n_next(p, c, &full), dp = weft_iteration_replica(p, c, n);
@@ -380,27 +384,25 @@ int weft_iteration_calls_flush(struct weft_iteration *p)
 {
     int rc = deal(p, true);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
-        if (!p->call[k].length)
-            rc = dispatch(p, &p->call[k], true);
+        rc = dispatch(p, &p->call[k], true);
     return rc;
 }
 
-int weft_iteration_calls_end(struct weft_iteration *p)
+/* Ends the calls that read texts in tokens of their own, or the others. */
+static int end_calls(struct weft_iteration *p, bool texts)
 {
     int rc = deal(p, true);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
-        if (!p->call[k].length)
+        if (texts == (p->call[k].length != NULL))
             rc = end(p, &p->call[k]);
     return rc;
 }
 
-int weft_iteration_call_all(struct weft_iteration *p,
-                            struct weft_iteration_call *c)
+/* What needs no text does not wait for the last ones. */
+int weft_iteration_calls_end(struct weft_iteration *p)
 {
-    int32_t first = c->set->first, n = c->set->n;
-    int rc = 0;
-    for (int32_t i = first; i < first + n && !rc; i++)
-        if (!p->extra[i].encoded)
-            rc = add(p, c, i);
-    return rc ? rc : end(p, c);
+    int rc = end_calls(p, false);
+    if (!rc)
+        rc = weft_iteration_retokenise_rest(p);
+    return rc ? rc : end_calls(p, true);
 }

@@ -84,45 +84,48 @@ void weft_iteration_texts_release(struct weft_iteration *p)
 
 /* ---- Texts in other tokens --------------------------------------------- */
 
-/* On rank 0: the tokens of the call's new samples, and their numbers. */
-static int encode_all(struct weft_iteration *p,
-                      const struct weft_iteration_call *c, int32_t reward,
-                      int32_t **token)
+/* On rank 0: a sample's tokens, and their number. */
+static int encode(struct weft_iteration *p, int32_t i, int32_t reward,
+                  int32_t **token_out, int32_t *n_out)
 {
-    int rc = weft_iteration_texts(p);
-    for (int32_t i = c->set->first; i < c->set->first + c->set->n && !rc; i++)
-        if (!p->extra[i].encoded)
-            rc = weft_reward_text_encode(
-                p->t, reward, &p->text[i].row, p->text[i].prompt,
-                p->text[i].response, &token[i], &c->length[i], p->err);
-    return rc;
+    struct weft_iteration_text *text = &p->text[i];
+    int rc = text->there ? 0 : get_text(p, i);
+    return rc ? rc
+              : weft_reward_text_encode(p->t, reward, &text->row,
+                                        text->prompt, text->response,
+                                        token_out, n_out, p->err);
 }
 
-/* Lengths of a run that is only recorded: given, or the longest. */
-static void recorded_lengths(const struct weft_iteration *p, int32_t reward,
-                             int32_t *length)
+/* The length in a run that is only recorded: given, or the longest. */
+static int32_t recorded_length(const struct weft_iteration *p, int32_t reward,
+                               int32_t i)
 {
     const struct weft_recorded *r = p->t->recorded;
     int64_t at = ((int64_t) (p->iteration - r->first) * p->t->config.n_rewards
                   + reward)
                * p->n_all;
-    for (int32_t i = 0; i < p->n_all; i++)
-        length[i] = r->n_text ? r->n_text[at + i]
-                              : weft_reward_text_limit(p->t, reward);
+    return r->n_text ? r->n_text[at + i]
+                     : weft_reward_text_limit(p->t, reward);
 }
 
-/* All ranks learn the lengths. */
-static int agree(struct weft_iteration *p,
-                 const struct weft_iteration_call *c, int32_t reward,
-                 int32_t **token)
+/* All ranks learn n lengths, in a message of so many bytes: it has room, as no
+ * more samples leave an instance at a time than two statuses tell of. */
+static int tell(struct weft_iteration *p, int32_t n, int32_t *length,
+                size_t bytes)
 {
-    struct weft_trainer *t = p->t;
-    if (t->recorded)
-        recorded_lengths(p, reward, c->length);
-    else if (weft_world_rank() == 0 && encode_all(p, c, reward, token))
-        weft_seq_fail(t->seq, p->err->code, "%s", p->err->text);
-    return weft_seq_agree(t->seq, c->length,
-                          (size_t) p->n_all * sizeof *c->length, p->err);
+    size_t used = (size_t) n * sizeof *length;
+    if (bytes == 0)
+        return weft_seq_agree(p->t->seq, length, used, p->err);
+    int32_t *message = weft_alloc(1, bytes);
+    if (!message)
+        return weft_err_nomem(p->err, "texts", bytes);
+    weft_assert(used <= bytes);
+    memcpy(message, length, used);
+    int rc = weft_seq_tell(p->t->seq, message, bytes, false, p->err);
+    if (!rc)
+        memcpy(length, message, used);
+    weft_free(message);
+    return rc;
 }
 
 /* A rollout that has no response, only what the model reads. */
@@ -154,7 +157,10 @@ static int put(struct weft_iteration *p, int32_t i, int32_t field,
     return rc;
 }
 
-static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
+/* token (n): NULL, or tokens that the caller frees. */
+static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c,
+                      int32_t n, const int32_t *index, size_t message_bytes,
+                      int32_t **token, int32_t *length)
 {
     struct weft_trainer *t = p->t;
     const struct weft_where where = {.device = -1,
@@ -163,36 +169,92 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
                                      .micro_batch = -1,
                                      .layer = -1};
     int32_t reward = t->flow.role[c->model->role].index;
-    size_t n = (size_t) p->n_all;
-    int32_t first = c->set->first, end = first + c->set->n;
-    int32_t **token = weft_alloc(n, sizeof *token);
-    int rc = token ? 0 : weft_err_nomem(p->err, "texts", n * sizeof *token);
-    for (int32_t i = 0; i < p->n_all && !rc; i++) {
-        int32_t rollout = weft_iteration_set(p, i)->field;
-        if (!p->extra[i].encoded)
-            p->extra[i].home[rollout] = weft_g_sample_at(
-                p->copies, t->seq, &where, p->extra[i].field[rollout], 0);
+    int rc = 0;
+    for (int32_t k = 0; k < n && !rc; k++) {
+        if (t->recorded)
+            length[k] = recorded_length(p, reward, index[k]);
+        else if (weft_world_rank() == 0)
+            rc = encode(p, index[k], reward, &token[k], &length[k]);
     }
-    if (!rc)
-        rc = agree(p, c, reward, token);
-    for (int32_t i = first; i < end && !rc; i++)
-        if (!p->extra[i].encoded) {
-            p->n_text[(int64_t) reward * p->n_all + i] = c->length[i];
-            rc = put(p, i, c->input, &where, token[i], c->length[i]);
-        }
-    for (int32_t i = 0; token && i < p->n_all; i++)
-        weft_free(token[i]);
-    weft_free(token);
-    return rc ? rc : weft_iteration_call_all(p, c);
+    if (rc)
+        weft_seq_fail(t->seq, rc, "%s", p->err->text);
+    rc = tell(p, n, length, message_bytes);
+    for (int32_t k = 0; k < n && !rc; k++) {
+        int32_t i = index[k];
+        c->length[i] = length[k];
+        p->n_text[(int64_t) reward * p->n_all + i] = length[k];
+        rc = put(p, i, c->input, &where, token[k], length[k]);
+        if (!rc)
+            rc = weft_iteration_call_add(p, c, i);
+    }
+    return rc;
 }
 
-int weft_iteration_retokenise(struct weft_iteration *p)
+/* Those of n samples that are a call's, in memory for its retokenise(). */
+static int retokenise_own(struct weft_iteration *p,
+                          struct weft_iteration_call *c, int32_t n,
+                          const int32_t *index, size_t message_bytes)
 {
-    int rc = 0;
+    size_t room = (size_t) n;
+    int32_t **token = weft_alloc(room, sizeof *token);
+    int32_t *own = weft_alloc(room, 2 * sizeof *own), n_own = 0;
+    int rc = token && own
+               ? 0
+               : weft_err_nomem(p->err, "texts", room * sizeof *token);
+    for (int32_t k = 0; k < n && !rc; k++)
+        if (weft_iteration_set(p, index[k]) == c->set)
+            own[n_own++] = index[k];
+    if (!rc && n_own > 0)
+        rc = retokenise(p, c, n_own, own, message_bytes, token, own + n);
+    for (int32_t k = 0; token && k < n_own; k++)
+        weft_free(token[k]);
+    weft_free(token);
+    weft_free(own);
+    return rc;
+}
+
+/* Submits the copy of a sample that rank 0 decodes. */
+static void bring(struct weft_iteration *p, int32_t i)
+{
+    const struct weft_where where = {.device = -1,
+                                     .iteration = p->iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
+    int32_t f = weft_iteration_set(p, i)->field;
+    p->extra[i].home[f] = weft_g_sample_at(p->copies, p->t->seq, &where,
+                                           p->extra[i].field[f], 0);
+    p->extra[i].encoded = true;
+}
+
+static bool reads_texts(const struct weft_iteration *p)
+{
+    bool any = false;
+    for (int32_t k = 0; k < p->n_calls; k++)
+        any = any || p->call[k].length;
+    return any;
+}
+
+int weft_iteration_retokenise(struct weft_iteration *p, int32_t n,
+                              const int32_t *index, size_t message_bytes)
+{
+    if (n == 0 || !reads_texts(p))
+        return 0;
+    int rc = weft_iteration_texts_init(p);
+    for (int32_t k = 0; k < n; k++)
+        bring(p, index[k]);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (p->call[k].length)
-            rc = retokenise(p, &p->call[k]);
-    for (int32_t i = 0; i < p->n_all; i++)
-        p->extra[i].encoded = true;
+            rc = retokenise_own(p, &p->call[k], n, index, message_bytes);
     return rc;
+}
+
+int weft_iteration_retokenise_rest(struct weft_iteration *p)
+{
+    int32_t n = 0;
+    if (!reads_texts(p))
+        return 0;
+    for (int32_t i = 0; i < p->n_all; i++)
+        if (!p->extra[i].encoded)
+            p->left.sample[n++] = i;
+    return weft_iteration_retokenise(p, n, p->left.sample, 0);
 }

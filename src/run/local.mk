@@ -14,6 +14,7 @@ run_sources = \
 	%D%/iteration_early.c \
 	%D%/iteration_generate.c \
 	%D%/iteration_infer.c \
+	%D%/iteration_left.c \
 	%D%/iteration_metrics.c \
 	%D%/iteration_reward.c \
 	%D%/iteration_samples.c \

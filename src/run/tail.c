@@ -165,7 +165,8 @@ static double mean_prompt(const struct weft_tail *tail)
 }
 
 /* Inference calls that are made as the set's samples end, on devices that
- * generate: others gain nothing. */
+ * generate: others gain nothing. NOTE: those that read texts in tokens of their
+ * own are left out, whose lengths nothing tells beforehand. */
 static bool competes(const struct weft_iteration_set *set,
                      const struct weft_iteration_call *c)
 {

@@ -33,6 +33,8 @@ compare()
             [ "$(bits "$run")" != "$(bits "$name-one")" ]; then
             complain "$name, $n ranks, $words: other bits than one process"
         fi
+        diff -r "$name-one/samples" "$run/samples" >log ||
+            complain "$name, $n ranks, $words: other samples or rewards"
     done <layouts
 }
 
@@ -101,6 +103,25 @@ $rest
 YAML
 compare judged
 above_zero judged-one actor/kl_stopped_mini_batches
+
+# ---- ... as samples leave their instances, some of which move ---------------
+mv layouts others
+moves='rollout.inter_stage_fusion=true rollout.remaining=0.5 rollout.instances=1'
+cat >layouts <<TEXT
+1 runtime.devices=2 layout=dp2 $moves
+2 runtime.devices=1 layout=dp2 $moves
+2 runtime.devices=2 layout=dp4 runtime.place=device $moves
+2 runtime.devices=2 layout=dp4
+TEXT
+for name in refills judged; do
+    sed 's/slots: 2/slots: 8, chunk_tokens: 1, lengths: "lognormal:4:0.8"/' \
+        $name.yaml >$name-tail.yaml
+    compare $name-tail
+done
+mkdir moved
+cat judged-tail-2-*/metrics.jsonl >moved/metrics.jsonl
+above_zero moved gen/migrated
+mv others layouts
 
 # ---- Epochs, with a smaller step at their ends ------------------------------
 data() # ALGORITHM BATCH MODELS DATA

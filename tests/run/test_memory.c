@@ -335,6 +335,40 @@ static void test_memory_moved(void)
     }
 }
 
+/* A reward model's texts are read as samples end. */
+static void test_memory_texts(void)
+{
+    static const char *const words[][5] = {
+        {"runtime.devices=4", "runtime.place=device", "layout=dp4",
+         "rollout.inter_stage_fusion=true", "rollout.remaining=0.5"},
+        {"runtime.devices=2", "runtime.place=node", "layout=dp2"},
+        {"runtime.devices=4", "runtime.place=device", "layout=tp2pp2"}};
+    struct weft_init_options o = fixture_model();
+    char reward[700];
+    o.scalar_head = true;
+    o.tied = false;
+    fixture_init_model(&fixture, "judge", &o);
+    snprintf(reward, sizeof reward,
+             "reward=[{type: model, model: %s/judge, own_tokenizer: true}]",
+             fixture.dir);
+    for (size_t i = 0; i < WEFT_COUNT(words); i++) {
+        char name[32];
+        const char *const all[] = {words[i][0],
+                                   words[i][1],
+                                   "iterations=2",
+                                   "rollout.prompts=8",
+                                   "rollout.slots=2",
+                                   "rollout.chunk_tokens=1",
+                                   reward,
+                                   words[i][2],
+                                   words[i][3],
+                                   words[i][4],
+                                   NULL};
+        snprintf(name, sizeof name, "texts-%zu", i);
+        compare_run(name, all, false);
+    }
+}
+
 /* They move up to three times, with their KV caches. */
 static void test_memory_caches(void)
 {
@@ -618,6 +652,7 @@ static void test_memory_remove(void)
 WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
            {"test_memory_moved", test_memory_moved},
+           {"test_memory_texts", test_memory_texts},
            {"test_memory_caches", test_memory_caches},
            {"test_memory_stale", test_memory_stale},
            {"test_memory_as_completed", test_memory_as_completed},

@@ -74,6 +74,9 @@ static void read_lengths(struct weft_trainer *t, struct lengths *l)
     }
     for (int32_t i = 0; t->next && i < l->all; i++)
         l->n_total[l->n + i] = t->next->sample[i].n_total;
+    if (t->next && t->reward_text[1])
+        memcpy(l->text + ((size_t) STEPS * 2 + 1) * (size_t) l->all,
+               t->next->n_text + l->all, (size_t) l->all * sizeof *l->text);
 }
 
 /* The most open tasks of each rank that are predicted. */
@@ -413,6 +416,40 @@ static void test_same_two(void)
     }
 }
 
+/* Two samples at a time: those that a reward model reads in its own tokens are
+ * inferred while others are generated, most of them before the last has ended. */
+static void check_streams(const char *reward)
+{
+    const char *const word[] = {"runtime.devices=1",      "rollout.slots=2",
+                                "rollout.chunk_tokens=1", reward,
+                                "iterations=1",           NULL};
+    struct weft_recording ran;
+    weft_recording_init(&ran);
+    struct weft_trainer *t = fixture_open_logged(&fixture, "text-streams",
+                                                 word, &ran);
+    weft_trainer_set_reward(t, fixture_reward, NULL);
+    fixture_steps(t, 1);
+    int32_t last = -1, before = 0;
+    int64_t last_end = -1;
+    bool is_judge[WEFT_MAX_CALLS] = {false};
+    for (int32_t c = 1; c < t->flow.n_calls; c++) {
+        int32_t role = t->flow.call[c].role;
+        is_judge[c] = t->flow.call[c].kind == WEFT_INFER
+                   && t->flow.role[role].index == 1;
+    }
+    for (int64_t i = 0; i < ran.n_tasks; i++)
+        if (t->flow.call[ran.task[i].call].kind == WEFT_GENERATE)
+            last_end = i;
+    for (int64_t i = 0; i < ran.n_tasks; i++)
+        if (is_judge[ran.task[i].call] && ran.task[i].micro_batch > last) {
+            last = ran.task[i].micro_batch;
+            before += i < last_end;
+        }
+    CHECK(last > 1 && before > last / 2 && before < last + 1);
+    weft_trainer_close(t);
+    weft_recording_release(&ran);
+}
+
 /* A reward model that reads texts in its own tokens. */
 static void test_same_text(void)
 {
@@ -431,16 +468,23 @@ static void test_same_text(void)
     if (weft_world_rank() == 0)
         REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
     weft_world_min(0); /* the folder is there */
-    const char *word[][5] = {{devices(4), reward, "layout=dp2pp2"},
-                             {devices(4), reward, "layout=tp2pp2,offload",
-                              "runtime.place=device"}};
-    for (int i = 0; i < 2; i++) {
+    const char *word[][8] = {
+        {devices(4), reward, "layout=dp2pp2"},
+        {devices(4), reward, "layout=tp2pp2,offload", "runtime.place=device"},
+        {devices(4), reward, "layout=dp4", "rollout.inter_stage_fusion=true",
+         "rollout.remaining=0.5", "rollout.instances=1",
+         "rollout.chunk_tokens=1"},
+        {devices(4), reward, "layout=dp2pp2", "rollout.staleness=1",
+         "rollout.slots=2"}};
+    for (int i = 0; i < 4; i++) {
         char name[32];
         snprintf(name, sizeof name, "text-%d", i);
         check_same(&fixture, name, word[i]);
     }
     struct fixture f = two_fixture();
     check_same(&f, "text-two", word[0]);
+    if (weft_world_size() == 1)
+        check_streams(reward);
 }
 
 /* The second iteration's schedules are from measured times. */

@@ -399,8 +399,11 @@ static void check_texts(const char *name, const char *const skip[2],
 static void test_other_tokenizer(void)
 {
     const char *word[] = {OTHER, "samples_kept=-1", NULL};
-    const char *more[][5] = {
+    const char *more[][9] = {
         {OTHER, "runtime.devices=4", "layout=dp2pp2"},
+        {OTHER, "runtime.devices=4", "layout=dp4",
+         "rollout.inter_stage_fusion=true", "rollout.remaining=0.5",
+         "rollout.instances=1", "rollout.chunk_tokens=1", "rollout.slots=2"},
         {OTHER, "runtime.devices=4", "layout=tp2pp2", "runtime.place=device"},
         {OTHER, "runtime.devices=3", "train.micro_batch_tokens=200",
          "runtime.overlap=false"}};
@@ -408,7 +411,7 @@ static void test_other_tokenizer(void)
     struct weft_hash hash = run("other-1", word, STEPS);
     check_texts("other-1", (const char *[]){"", ""},
                 (const char *[]){"", "", ""});
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (int) WEFT_COUNT(more); i++) {
         char name[32];
         snprintf(name, sizeof name, "other-laid-%d", i);
         CHECK(weft_hash_equal(hash, run(name, more[i], STEPS)));
