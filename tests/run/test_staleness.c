@@ -2,11 +2,16 @@
 /*
  * rollout.staleness: an iteration is generated with the weights from before
  * the last update, wherever and whenever it runs, also behind a checkpoint.
- * That the numbers are those of these weights, test_iterations checks.
+ * That the numbers are those of these weights, test_iterations checks, and
+ * test_versions on whole runs: against the weights in their checkpoints.
  */
 #include "run_fixture.h"
 
+#include <jansson.h>
+#include <math.h>
+
 #include "base/alloc.h"
+#include "lm/lm.h"
 #include "record/manifest.h"
 #include "run/ahead.h"
 
@@ -107,6 +112,132 @@ static void test_resumed(void)
         CHECK(weft_hash_equal(fixture_hash(&fixture, "whole", 4),
                               fixture_hash(&fixture, name, 4)));
     }
+}
+
+/* ---- The version that generated ----------------------------------------- */
+
+enum { VERSIONS = 4, SAMPLES = 12, LONGEST = 256 };
+
+/* The samples that the checkpoint of an iteration has of the next one. */
+struct ahead {
+    struct weft_lm_prompt text[SAMPLES];
+    int32_t token[SAMPLES][LONGEST], n_prompt[SAMPLES];
+    float kept[SAMPLES][LONGEST]; /* log-probs as they were drawn */
+};
+
+/* Reads the file by itself, without weft_ahead_read(). */
+static void read_ahead(int version, struct ahead *out)
+{
+    static char line[1 << 16];
+    char path[600];
+    snprintf(path, sizeof path,
+             "%s/versions/checkpoints/iteration-%06d/" WEFT_AHEAD_FILE,
+             fixture.dir, version);
+    FILE *f = fopen(path, "r");
+    REQUIRE(f != NULL);
+    REQUIRE(fgets(line, sizeof line, f) != NULL); /* what was counted */
+    for (int i = 0; i < SAMPLES; i++) {
+        REQUIRE(fgets(line, sizeof line, f) != NULL);
+        json_t *root = json_loads(line, 0, NULL);
+        const json_t *token = json_object_get(root, "tokens");
+        const json_t *logp = json_object_get(root, "logprobs");
+        int n = (int) json_array_size(token);
+        int n_prompt = (int) json_integer_value(
+            json_object_get(root, "prompt_tokens"));
+        REQUIRE(n_prompt > 0 && n_prompt < n && n <= LONGEST);
+        REQUIRE((int) json_array_size(logp) == n - n_prompt);
+        for (int k = 0; k < n; k++)
+            out->token[i][k] = (int32_t) json_integer_value(
+                json_array_get(token, (size_t) k));
+        for (int k = n_prompt; k < n; k++)
+            out->kept[i][k] = (float) json_number_value(
+                json_array_get(logp, (size_t) (k - n_prompt)));
+        out->text[i] = (struct weft_lm_prompt){out->token[i], n};
+        out->n_prompt[i] = n_prompt;
+        json_decref(root);
+    }
+    fclose(f);
+}
+
+/* Log-probs of the samples by a version of the actor: a model folder, which
+ * `weft score` could read too. Version 0 is what the run began with. */
+static void score_by(struct weft_context *context, int version,
+                     const struct ahead *ahead, float out[SAMPLES][LONGEST])
+{
+    struct weft_model *model;
+    struct weft_err err;
+    char folder[600];
+    float *logp[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++)
+        logp[i] = out[i];
+    if (version == 0)
+        snprintf(folder, sizeof folder, "%s/model", fixture.dir);
+    else
+        snprintf(folder, sizeof folder,
+                 "%s/versions/checkpoints/iteration-%06d/actor", fixture.dir,
+                 version);
+    REQUIRE_OK(weft_model_open(context, folder, "f32", &model, &err), err);
+    REQUIRE_OK(weft_lm_score(model, SAMPLES, ahead->text, 1, logp, &err),
+               err);
+    weft_model_close(model);
+}
+
+/* The largest distance from 1 of exp(now - kept), over all responses. */
+static double largest_ratio_miss(const struct ahead *ahead,
+                                 float now[SAMPLES][LONGEST])
+{
+    double most = 0;
+    for (int i = 0; i < SAMPLES; i++)
+        for (int k = ahead->n_prompt[i]; k < ahead->text[i].n; k++)
+            most = fmax(
+                most,
+                fabs(exp((double) (now[i][k] - ahead->kept[i][k])) - 1));
+    return most;
+}
+
+/* Response tokens whose log-prob is not, bit for bit, the one that was kept. */
+static int count_other(const struct ahead *ahead, float by[SAMPLES][LONGEST])
+{
+    int n = 0;
+    for (int i = 0; i < SAMPLES; i++)
+        for (int k = ahead->n_prompt[i]; k < ahead->text[i].n; k++)
+            n += memcmp(&by[i][k], &ahead->kept[i][k], sizeof(float)) != 0;
+    return n;
+}
+
+/* The log-probs that a sample keeps are those of the version that generated it,
+ * one update behind the newest, and the ratio of the first step is the newest
+ * version's probability over that one's. All samples are in one mini-batch, so
+ * that the metric has the ratio of every token. */
+static void test_versions(void)
+{
+    static struct ahead ahead;
+    static float by[SAMPLES][LONGEST], now[SAMPLES][LONGEST];
+    const char *word[] = {"iterations=4",       STALE,
+                          "checkpoint.every=1", "checkpoint.keep=9",
+                          "ppo.mini_batches=1", NULL};
+    double metric_miss[VERSIONS];
+    struct weft_context *context;
+    struct weft_trainer *t = fixture_open(&fixture, "versions", word);
+    struct weft_err err;
+    for (int v = 0; v < VERSIONS; v++) {
+        fixture_steps(t, 1); /* with samples ahead of the v-th checkpoint */
+        metric_miss[v] = metric(t, "actor/first_ratio_abs_dev_max");
+    }
+    weft_trainer_close(t);
+    REQUIRE_OK(weft_context_open(1, &context, &err), err);
+    for (int v = 1; v < VERSIONS; v++) {
+        read_ahead(v, &ahead);
+        score_by(context, v - 1, &ahead, by);
+        score_by(context, v, &ahead, now);
+        CHECK_INT(count_other(&ahead, by), 0);
+        CHECK(count_other(&ahead, now) > SAMPLES);
+        double miss = largest_ratio_miss(&ahead, now);
+        CHECK(miss > 1e-4);
+        /* the kernel's exp and difference are f32 */
+        CHECK(fabs(metric_miss[v] - miss) <= 1e-6 * (1 + miss));
+    }
+    weft_context_close(context);
 }
 
 /* Of a run that had ended there are no samples: it goes on with new ones. */
@@ -225,4 +356,5 @@ static void test_remove(void)
 WEFT_TESTS("run/staleness", {"make", test_make},
            {"test_layouts", test_layouts}, {"test_resumed", test_resumed},
            {"test_longer", test_longer}, {"test_refused", test_refused},
-           {"test_file", test_file}, {"remove", test_remove})
+           {"test_versions", test_versions}, {"test_file", test_file},
+           {"remove", test_remove})
