@@ -161,8 +161,9 @@ void weft_insert_head_backward_part(
     args.keeps = weft_access_list_add_optional(&access, logits,
                                                WEFT_READ_WRITE);
     weft_access_list_add(&access, dloss, WEFT_READ);
-    weft_access_list_add_range(&access, range, grad->head.block,
-                               WEFT_READ_WRITE);
+    if (shape->lora_rank == 0) /* else the head is frozen */
+        weft_access_list_add_range(&access, range, grad->head.block,
+                                   WEFT_READ_WRITE);
     weft_access_list_add(&access, roots, WEFT_WRITE);
     /* by input, by weights */
     struct weft_work_rows rows = weft_tile_rows(batch);
@@ -219,15 +220,15 @@ void weft_insert_head_norm_backward(
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
     struct weft_access_list access;
-    args.grad = grad != NULL;
+    struct weft_tile *norms = grad ? grad->head.norms : NULL;
+    args.grad = norms != NULL;
     weft_access_list_init(&access);
     weft_access_list_add(&access, fwd->head.norms, WEFT_READ);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
     weft_access_list_add_parts(&access, n_parts, part);
     weft_access_list_add(&access, dx, WEFT_WRITE);
-    if (grad)
-        weft_access_list_add(&access, grad->head.norms, WEFT_READ_WRITE);
+    weft_access_list_add_optional(&access, norms, WEFT_READ_WRITE);
     weft_access_list_insert(&access, seq, where, &weft_cl_head_norm_backward,
                             &args, sizeof args);
 }

@@ -27,8 +27,49 @@ static struct weft_work work_of(const struct weft_shape *shape,
         .shape = shape, .n_blocks = range.n, .n_rows = n_rows, .flop = flop};
 }
 
-/* Floating-point operations for each row, and for each key that it attends
- * to. */
+/* Numbers of the LoRA adapters that a range computes with, of parts forwards:
+ * sides that are not cut are every range's. whole_out: of these. */
+static double n_adapters(const struct weft_shape *shape,
+                         const struct weft_block_sums *sums, int parts,
+                         double *whole_out)
+{
+    double cut = 0, whole = 0, r = shape->lora_rank;
+    if (parts & WEFT_WORK_ATTENTION) {
+        cut += (double) (sums->qkv + sums->attended);
+        whole += 4; /* of q, k, v and o */
+    }
+    if (parts & WEFT_WORK_MLP) {
+        cut += 3 * (double) sums->mlp;
+        whole += 3; /* of gate, up and down */
+    }
+    if (parts & WEFT_WORK_MLP_INPUT) {
+        cut += 2 * (double) sums->mlp;
+        whole += 2;
+    }
+    *whole_out = r * whole * shape->hidden;
+    return r * cut + *whole_out;
+}
+
+/* Operations of the adapters for each row. Backwards there are two products with
+ * each side of them for one forwards, by input and by weights. */
+static double adapter_flop(const struct weft_shape *shape,
+                           const struct weft_block_sums *sums, int parts)
+{
+    double whole, flop = 2 * n_adapters(shape, sums, parts, &whole);
+    if (parts & WEFT_WORK_MLP_BACKWARD)
+        flop += 4 * n_adapters(shape, sums, WEFT_WORK_MLP, &whole);
+    if (parts & WEFT_WORK_HEADS_BACKWARD)
+        flop += 4 * shape->lora_rank
+              * (double) (sums->attended + shape->hidden);
+    if (parts & WEFT_WORK_QKV_BACKWARD)
+        flop += 4 * shape->lora_rank
+              * (double) (sums->qkv + 3 * (int64_t) shape->hidden);
+    return flop;
+}
+
+/* Floating-point operations for each row, and for each key that it attends to.
+ * Backwards a matrix has two products, by input and by weights; where adapters
+ * are trained in its place, only the first. */
 static void layer_flop(const struct weft_shape *shape,
                        const struct weft_block_sums *sums, int parts,
                        double *row_out, double *key_out)
@@ -36,7 +77,9 @@ static void layer_flop(const struct weft_shape *shape,
     double h = (double) shape->hidden, attended = (double) sums->attended;
     double qkv = h * (double) sums->qkv, o = h * attended;
     double mlp = h * (double) sums->mlp;
-    *row_out = *key_out = 0;
+    double back = shape->lora_rank > 0 ? 2 : 4; /* of a number, backwards */
+    *row_out = adapter_flop(shape, sums, parts);
+    *key_out = 0;
     if (parts & WEFT_WORK_ATTENTION) {
         *row_out += 2 * (qkv + o);
         *key_out += 4 * attended;
@@ -46,13 +89,13 @@ static void layer_flop(const struct weft_shape *shape,
     if (parts & WEFT_WORK_MLP_INPUT)
         *row_out += 4 * mlp;
     if (parts & WEFT_WORK_MLP_BACKWARD)
-        *row_out += 12 * mlp;
+        *row_out += 3 * back * mlp;
     if (parts & WEFT_WORK_HEADS_BACKWARD) {
-        *row_out += 4 * o;
+        *row_out += back * o;
         *key_out += 10 * attended; /* scores, dP, dQ, dK, dV */
     }
     if (parts & WEFT_WORK_QKV_BACKWARD)
-        *row_out += 4 * qkv;
+        *row_out += back * qkv;
 }
 
 struct weft_work weft_work_layer(const struct weft_shape *shape,
@@ -96,6 +139,8 @@ struct weft_work weft_work_head_backward(const struct weft_shape *shape,
                                          int n_products, bool keeps,
                                          const struct weft_work_rows *rows)
 {
+    if (shape->lora_rank > 0 && !shape->scalar_head)
+        n_products--;
     struct weft_work work = weft_work_head(shape, range, n_products, rows);
     struct weft_work_rows again = *rows;
     if (keeps)
@@ -124,10 +169,11 @@ struct weft_work weft_work_steps(const struct weft_shape *shape,
     double h = (double) shape->hidden, each_row, each_key;
     double size = (double) weft_dtype_bytes(shape->dtype);
     double layer = h * (double) (sums.qkv + sums.attended + 3 * sums.mlp);
+    int parts = WEFT_WORK_ATTENTION | WEFT_WORK_MLP;
+    double whole, adapters = n_adapters(shape, &sums, parts, &whole);
     double columns = head ? (double) sums.vocab : 0;
     struct weft_work work = work_of(shape, range, 0, 0);
-    layer_flop(shape, &sums, WEFT_WORK_ATTENTION | WEFT_WORK_MLP, &each_row,
-               &each_key);
+    layer_flop(shape, &sums, parts, &each_row, &each_key);
     for (int32_t i = 0; i < n_steps; i++) {
         const struct weft_work_rows *r = &step[i];
         work.n_steps += r->n_rows > 0;
@@ -142,6 +188,8 @@ struct weft_work weft_work_steps(const struct weft_shape *shape,
     }
     work.n_layers = work.n_passes = n_layers;
     work.bytes += work.n_steps * size * (n_layers * layer + columns * h);
+    work.bytes += (double) work.n_steps * n_layers
+                * (size * (adapters - whole) + sizeof(float) * whole);
     work.is_all = true;
     return work;
 }

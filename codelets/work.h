@@ -4,7 +4,9 @@
  * (plan/task.h): each counts the products and the attention that its kernel
  * computes, for a range of tensor blocks. Norms, rotations and activation
  * functions are not counted as operations, of which they are less than a
- * hundredth, but as passes over a layer's rows (n_passes).
+ * hundredth, but as passes over a layer's rows (n_passes). With LoRA adapters
+ * (weft_shape.lora_rank) what their products add is counted, and what frozen
+ * weights save backwards is not.
  */
 #ifndef WEFT_CODELETS_WORK_H
 #define WEFT_CODELETS_WORK_H
@@ -41,7 +43,8 @@ struct weft_work weft_work_head(const struct weft_shape *shape,
                                 struct weft_range range, int n_products,
                                 const struct weft_work_rows *rows);
 
-/* The same of a backward pass, which beside n_products computes the logits
+/* The same of a backward pass, the last of whose products is that by weights,
+ * which a frozen head has not. Beside them it computes the logits
  * again that its forward pass has not kept; keeps: as many as it may. */
 struct weft_work weft_work_head_backward(const struct weft_shape *shape,
                                          struct weft_range range,

@@ -23,6 +23,7 @@ struct weft_flow_needs {
     int32_t follow_every; /* iterations after which the reference moves to
                              the policy; 0: never */
     float follow_mix;     /* by how much */
+    bool shares;          /* it has the policy's weights, without adapters */
     int32_t n_rewards;    /* reward models, and their numbers in the
                           configuration's list of rewards */
     int32_t reward[8];

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of roles: where their models come from, how they are trained. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "graphs/algorithms.h"
 #include "graphs/keys.h"
@@ -25,7 +27,10 @@
         KEY_FLOAT(who ".weight_decay", role[slot].optim.weight_decay, "0",   \
                   0, 10, KEY_NUM, "AdamW: decoupled weight decay"),          \
         KEY_FLOAT(who ".grad_clip", role[slot].optim.grad_clip, "1", 0, 1e6, \
-                  KEY_NUM, "largest global gradient norm; 0: off")
+                  KEY_NUM, "largest global gradient norm; 0: off"),          \
+        KEY_INT(who ".lora_rank", role[slot].lora_rank, "0", 0, 65536, 0,    \
+                "of LoRA adapters, which alone are trained then; 0: none "   \
+                "(for planning alone)")
 
 /* ---- The policy --------------------------------------------------------- */
 
@@ -44,12 +49,26 @@ static const struct weft_config_alias actor_aliases[] = {
     {"actor.beta2", "|adam_beta2|"},
     {"actor.eps", "|adam_epsilon|epsilon_adam|"},
     {"actor.weight_decay", "|l2|"},
+    {"actor.lora_rank", "|lora_r|lora_dim|peft_r|"},
     {"model.actor", "|model_name_or_path|pretrain|model_path|policy"
                     "|sft_model_path|actor_model|"},
     {NULL, NULL}};
 
-const struct weft_config_table weft_actor_keys = {.keys = actor,
-                                                  .aliases = actor_aliases};
+static int check_actor_lora(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->role[WEFT_SLOT_ACTOR].lora_rank > 0 && c->rollout.staleness > 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'rollout.staleness' must be 0 with "
+                            "'actor.lora_rank': what keeping the adapters of "
+                            "one update before takes is not known");
+    return 0;
+}
+
+static const struct weft_config_rule actor_rules[] = {
+    {"actor.lora_rank", check_actor_lora}, {NULL, NULL}};
+
+const struct weft_config_table weft_actor_keys = {
+    .keys = actor, .rules = actor_rules, .aliases = actor_aliases};
 
 /* ---- The critic --------------------------------------------------------- */
 
@@ -95,6 +114,9 @@ static const struct weft_config_key reference[] = {
     KEY_FLOAT("reference.mix", role[WEFT_SLOT_REFERENCE].follow_mix, "0.6",
               1e-6, 1, KEY_NUM,
               "the policy's share of the new weights (TRL's); 1: a reset"),
+    KEY_BOOL("reference.shares", role[WEFT_SLOT_REFERENCE].shares, "false", 0,
+             "it is the actor without its LoRA adapters, whose weights it "
+             "shares (for planning alone)"),
     KEY_END};
 
 static const struct weft_config_alias reference_aliases[] = {
@@ -132,8 +154,35 @@ static int check_follows(const struct weft_config *c, struct weft_err *err)
     return 0;
 }
 
+/* The actor's frozen weights must be the reference's, now and later. */
+static int check_shares(const struct weft_config *c, struct weft_err *err)
+{
+    const struct weft_role_config *policy = &c->role[WEFT_SLOT_ACTOR];
+    const struct weft_role_config *own = &c->role[WEFT_SLOT_REFERENCE];
+    const char *why = NULL;
+    if (own->follow_every > 0 && policy->lora_rank > 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'reference.every' must be 0 with "
+                            "'actor.lora_rank', as the reference has no "
+                            "adapters");
+    if (!own->shares)
+        return 0;
+    if (policy->lora_rank == 0)
+        why = "'actor.lora_rank' above 0, as all of the actor's weights are "
+              "trained else";
+    else if (own->offload)
+        why = "'model.reference_offload' false, as the actor's weights stay";
+    else if (own->folder && strcmp(own->folder, policy->folder) != 0)
+        why = "'model.reference' to be the folder of 'model.actor'";
+    return why ? weft_err_set(err, WEFT_EINVAL, "'reference.shares' needs %s",
+                              why)
+               : 0;
+}
+
 static const struct weft_config_rule reference_rules[] = {
-    {"reference.every", check_follows}, {NULL, NULL}};
+    {"reference.every", check_follows},
+    {"reference.shares", check_shares},
+    {NULL, NULL}};
 
 const struct weft_config_table weft_reference_keys = {
     .keys = reference,
@@ -159,5 +208,7 @@ int32_t weft_flow_reference(struct weft_dataflow *flow, int32_t policy,
         flow->role[i].every = needs->follow_every;
         flow->role[i].mix = needs->follow_mix;
     }
+    if (needs->shares)
+        flow->role[i].shares = policy;
     return i;
 }

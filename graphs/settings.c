@@ -13,6 +13,7 @@ void weft_settings_of(const struct weft_config *c, struct weft_settings *out)
         .max_new = generates ? c->rollout.max_new_tokens : 0};
     out->needs.follow_every = c->role[WEFT_SLOT_REFERENCE].follow_every;
     out->needs.follow_mix = c->role[WEFT_SLOT_REFERENCE].follow_mix;
+    out->needs.shares = c->role[WEFT_SLOT_REFERENCE].shares;
     for (int32_t r = 0; r < c->n_rewards; r++)
         if (c->reward[r].type == WEFT_REWARD_MODEL) {
             out->needs.reads_text[out->needs.n_rewards] =

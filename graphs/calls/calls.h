@@ -36,7 +36,12 @@ struct weft_g_model {
      * weights that were moved there are given back (graphs/calls/tiles.h);
      * NULL: none were moved there yet */
     struct weft_tile **given_back;
-    const struct weft_g_model *host; /* it was brought back from; or NULL */
+    /* (n_places) with LoRA adapters: tiles at places that are not the home
+     * layout's, which views make and which stay, as frozen weights are where
+     * they are needed from the beginning; NULL: there are none */
+    struct weft_params *resident;
+    const struct weft_g_model *trunk; /* has its weights; NULL: itself */
+    const struct weft_g_model *host;  /* it was brought back from; or NULL */
     /* in which inference and generation run; NULL: in any */
     struct weft_g_order *order;
 };
@@ -51,6 +56,14 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
                       const struct weft_g_layout *home,
                       struct weft_g_model *out, struct weft_err *err);
 void weft_g_model_release(struct weft_g_model *model);
+
+/* A frozen model without tiles of its own: its weights are those of `trunk`
+ * without adapters, which has some and outlives it. home: of its call. Release
+ * with weft_g_model_release(), also after an error. */
+int weft_g_model_share(const struct weft_g_model *trunk, const char *name,
+                       const struct weft_shape *shape,
+                       const struct weft_g_layout *home,
+                       struct weft_g_model *out, struct weft_err *err);
 
 /* A frozen model between its uses: tiles of class host, one copy on each rank
  * for all of its places, as a model that has but these (fwd) at the first
@@ -122,7 +135,8 @@ struct weft_layer_tiles weft_g_bundle_tiles(
 
 /* The published weights for a call with another layout: tiles that the call's
  * places have anyway, and temporary copies of those that they lack. Blocks are
- * moved, never reshaped (parameter reallocation, ReaL section 6). */
+ * moved, never reshaped (parameter reallocation, ReaL section 6). With LoRA
+ * adapters only these are copied: places have the frozen weights for good. */
 struct weft_g_view {
     const struct weft_g_model *model;
     struct weft_seq *seq;

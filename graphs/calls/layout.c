@@ -77,7 +77,8 @@ static void count_elements(const struct weft_shape *shape,
     for (int k = 0; k < WEFT_N_TILE_KINDS; k++)
         for (int32_t b = 0; b < shape->n_blocks; b++) {
             weft_layout_get(shape, (enum weft_tile_kind) k, b, &tile);
-            l->before[k][b + 1] = l->before[k][b] + tile.n_flat;
+            l->before[k][b + 1] = l->before[k][b]
+                                + weft_layout_n_trained(&tile);
         }
 }
 

@@ -22,7 +22,7 @@ struct weft_g_layout {
     /* In a recording of few layers (weft_recording_stretch()), for how many
      * each one stands; borrowed. NULL: for itself. */
     const int32_t *times;
-    /* elements of the blocks of each kind of tile before one */
+    /* trained elements of the blocks of each kind of tile before one */
     size_t before[WEFT_N_TILE_KINDS][WEFT_MAX_BLOCKS + 1];
     struct weft_g_member *member; /* (pp, dp, tp) */
     int32_t *place;   /* (pp, 2, tp, dp): of each member, then of all */

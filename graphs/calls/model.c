@@ -46,7 +46,10 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
     weft_layout_get(shape, published ? room_of(shape, kind) : kind, block,
                     &l);
     struct weft_range all = {0, weft_layout_n_chunks(&l)};
-    struct weft_range some = chunks ? *chunks : all;
+    bool state = use == USE_OPT || use == USE_HOST_OPT || use == USE_GRAD;
+    struct weft_range some = chunks ? *chunks
+                           : state  ? weft_layout_trained(&l)
+                                    : all;
     size_t begin = weft_layout_chunk(&l, some.first);
     size_t end = weft_layout_chunk(&l, weft_range_end(some));
     switch (use) {
@@ -410,6 +413,8 @@ static int model_begin(struct weft_rt *rt, const char *name,
     if (!trained)
         out->home.plan.zero = 0;
     out->given_back = weft_alloc(n, sizeof(struct weft_tile *));
+    if (!rc && shape->lora_rank > 0)
+        rc = weft_g_params_create(out, &out->resident, err);
     return rc || out->given_back
              ? rc
              : weft_err_nomem(err, name, n * sizeof(struct weft_tile *));
@@ -431,6 +436,17 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
     return rc;
 }
 
+int weft_g_model_share(const struct weft_g_model *trunk, const char *name,
+                       const struct weft_shape *shape,
+                       const struct weft_g_layout *home,
+                       struct weft_g_model *out, struct weft_err *err)
+{
+    weft_assert(trunk->resident);
+    int rc = model_begin(trunk->rt, name, shape, false, home, out, err);
+    out->trunk = trunk;
+    return rc ? rc : weft_g_params_create(out, &out->fwd, err);
+}
+
 int weft_g_host_init(struct weft_rt *rt, const char *name,
                      const struct weft_shape *shape,
                      const struct weft_g_layout *home,
@@ -449,7 +465,8 @@ int weft_g_masters_init(struct weft_g_model *model, bool host,
 
 void weft_g_model_release(struct weft_g_model *m)
 {
-    struct weft_params *use[] = {m->fwd, m->bwd, m->opt, m->master};
+    struct weft_params *use[] = {m->fwd, m->bwd, m->opt, m->master,
+                                 m->resident};
     for (size_t i = 0; i < WEFT_COUNT(use); i++) {
         for (int32_t p = 0; use[i] && p < m->n_places; p++)
             params_release(&m->shape, &use[i][p]);
@@ -460,7 +477,7 @@ void weft_g_model_release(struct weft_g_model *m)
     weft_free(m->given_back);
     m->given_back = NULL;
     weft_g_layout_release(&m->home);
-    m->fwd = m->bwd = m->opt = m->master = NULL;
+    m->fwd = m->bwd = m->opt = m->master = m->resident = NULL;
 }
 
 /* ---- Gradients -------------------------------------------------------- */

@@ -290,7 +290,9 @@ void weft_g_flight_backward(const struct weft_g_train *t,
     for (int32_t l = stage.end - 1; l >= stage.first; l--)
         layer_backward(t, f, &stage, l, &in.batch, grad, gather);
     if (stage.is_first) {
-        weft_g_stage_embed_backward(pass, &stage, &in.batch, &f->dx[0], grad);
+        if (m->shape.lora_rank == 0)
+            weft_g_stage_embed_backward(pass, &stage, &in.batch, &f->dx[0],
+                                        grad);
         weft_g_value_release(&f->dx[0]);
     }
     weft_g_value_release(&in.batch);

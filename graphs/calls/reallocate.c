@@ -6,6 +6,10 @@
  * pieces of a tile where ZeRO has cut it. The places of both layouts determine
  * which tiles; weft_plan_moves() chooses the sources. Between GPUs and CPU
  * devices a tile moves once, and is then put into the other kind's order.
+ *
+ * A model with LoRA adapters has its frozen weights for good at all places where
+ * a view has needed them; the adapters, the last parts of such tiles, move
+ * there.
  */
 #include "base/alloc.h"
 #include "codelets/parts.h"
@@ -292,6 +296,23 @@ static void send(struct opening *o, const struct wanted *w, int32_t n_have,
     }
 }
 
+/* Copies one part of a tile from places that have it. */
+static void send_part(struct opening *o, const struct wanted *w, int32_t part)
+{
+    double bytes = 0;
+    if (w->n_have > 0)
+        bytes = (double) weft_tile_bytes(
+            weft_tile_part(tile_at(o, w, o->have[0]), part));
+    int32_t n = weft_plan_moves(o->node, w->n_have, o->have, w->n_want,
+                                o->want, bytes, o->load, o->move);
+    for (int32_t i = 0; i < n; i++) {
+        weft_insert_copy(o->seq, o->where,
+                         weft_tile_part(tile_at(o, w, o->move[i].from), part),
+                         weft_tile_part(tile_at(o, w, o->move[i].to), part));
+        o->view->copied_bytes += (size_t) bytes;
+    }
+}
+
 /* Copies a tile from a place of the other kind of device, into a temporary
  * tile, and puts it into the order of this place's. */
 static int convert(struct opening *o, const struct wanted *w, int32_t place)
@@ -348,6 +369,75 @@ static int32_t cut_of(const struct weft_g_model *m, const struct wanted *w,
     return weft_g_published_cut(&m->shape, &m->home, w->kind, w->layer,
                                 w->block, at);
 }
+
+/* ---- LoRA ---------------------------------------------------------------- */
+
+/* The tile that stays at a place where the home layout has none. */
+static int get_resident(const struct weft_g_model *m, const struct wanted *w,
+                        int32_t place, struct weft_tile **out,
+                        struct weft_err *err)
+{
+    struct weft_tile **slot = weft_g_params_slot(&m->resident[place], w->kind,
+                                                 w->layer, w->block);
+    struct weft_tile_id id = {m->name,  "weights", 0,
+                              w->layer, w->block,  place};
+    size_t at[WEFT_G_MAX_DP];
+    int rc = 0;
+    if (!*slot) {
+        rc = weft_tile_create(m->rt, &id, WEFT_MEM_WEIGHTS,
+                              weft_g_fwd_bytes(&m->shape, w->kind, w->block),
+                              slot, err);
+        if (!rc)
+            rc = weft_tile_cut(*slot, cut_of(m, w, at), at, err);
+    }
+    *out = *slot;
+    return rc;
+}
+
+/* Copies the tile's adapters to the places that want it. */
+static int move_adapters(struct opening *o, const struct wanted *w)
+{
+    struct weft_g_view *v = o->view;
+    const struct weft_g_model *m = v->model;
+    size_t at[WEFT_G_MAX_DP];
+    int32_t n_parts = cut_of(m, w, at);
+    int rc = 0;
+    for (int32_t i = 0; i < w->n_want && !rc; i++)
+        rc = get_resident(m, w, o->want[i],
+                          weft_g_params_slot(&v->fwd[o->want[i]], w->kind,
+                                             w->layer, w->block),
+                          o->err);
+    for (int32_t k = weft_g_frozen_parts(&m->shape); k < n_parts && !rc; k++)
+        send_part(o, w, k);
+    return rc;
+}
+
+/* Gives the view of a model that has no tiles those of its trunk, without
+ * adapters. */
+static int take_trunk(struct opening *o, const struct needs *needs, size_t i,
+                      const struct wanted *w)
+{
+    struct weft_g_view *v = o->view;
+    const struct weft_g_model *trunk = v->model->trunk;
+    size_t at[WEFT_G_MAX_DP];
+    bool whole = cut_of(trunk, w, at) == 1;
+    int rc = 0;
+    for (int32_t p = 0; p < trunk->n_places && !rc; p++) {
+        struct weft_tile *tile = weft_g_params_tile(&trunk->fwd[p], w->kind,
+                                                    w->layer, w->block);
+        if (!needs->need[(size_t) p * needs->n + i])
+            continue;
+        if (!tile)
+            rc = get_resident(trunk, w, p, &tile, o->err);
+        if (!rc)
+            *weft_g_params_slot(&v->fwd[p], w->kind, w->layer,
+                                w->block) = whole ? tile
+                                                  : weft_tile_part(tile, 0);
+    }
+    return rc;
+}
+
+/* ---- Tiles -------------------------------------------------------------- */
 
 /* Copies a place's own tile, which others then get from the copy. */
 static int keep_own(struct opening *o, struct wanted *w, int32_t place,
@@ -515,9 +605,15 @@ static int view_fill(struct opening *o, const struct needs *needs)
         w.kind = kind_at(&m->shape, i, &w.layer, &w.block);
         if (is_embed_norms(&m->shape, i))
             continue;
+        if (m->trunk) {
+            rc = take_trunk(o, needs, i, &w);
+            continue;
+        }
         rc = take_own(o, needs, i, &w);
         if (!rc && w.n_want > 0)
-            rc = w.n_have > 0 ? move_tile(o, &w) : move_pieces(o, &w);
+            rc = m->resident  ? move_adapters(o, &w)
+               : w.n_have > 0 ? move_tile(o, &w)
+                              : move_pieces(o, &w);
     }
     return rc;
 }
@@ -567,7 +663,7 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
         rc = weft_err_nomem(err, "a reallocation", n * 32);
     for (int32_t p = 0; p < model->n_places && !rc; p++)
         o.node[p] = weft_rt_place_rank(model->rt, p);
-    if (!rc)
+    if (!rc && !model->trunk)
         count_coming(&o, &needs);
     if (!rc)
         rc = view_fill(&o, &needs);

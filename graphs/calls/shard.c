@@ -3,7 +3,7 @@
 
 #include "graphs/calls/tiles.h"
 
-/* Number of elements of a kind's blocks first .. end - 1. */
+/* Number of trained elements of a kind's blocks first .. end - 1. */
 static size_t elements_of(const struct weft_g_layout *home,
                           enum weft_tile_kind kind, int32_t first,
                           int32_t end)
@@ -32,8 +32,8 @@ static size_t n_layers(const struct weft_g_layout *home, int32_t first,
     return n;
 }
 
-/* A tile's first element and its row's length, in elements; how many tiles it
- * stands for. */
+/* A tile's first element and its row's length, in trained elements; how many
+ * tiles it stands for. */
 struct position {
     int32_t stage, tp;
     size_t begin, total, times;
@@ -91,14 +91,15 @@ int32_t weft_g_pieces(const struct weft_shape *s,
                       struct weft_g_piece *out)
 {
     struct weft_layout l;
-    int32_t n = 0, at = 0;
+    int32_t n = 0;
     if (s->tied && kind == WEFT_TILE_EMBED)
         kind = WEFT_TILE_HEAD;
     struct position p = position_of(s, home, kind, layer, block);
     struct weft_g_places places = weft_g_layout_places(home, p.stage, p.tp);
     int32_t n_places = places.n;
     weft_layout_get(s, kind, block, &l);
-    int32_t end = weft_layout_n_chunks(&l);
+    int32_t end = weft_layout_n_chunks(&l), at = l.first_trained;
+    size_t begin = weft_layout_chunk(&l, at);
     /* the first place whose range can contain the tile's beginning */
     int32_t j = p.total > 0
                   ? (int32_t) (p.begin * (size_t) n_places / p.total)
@@ -106,9 +107,9 @@ int32_t weft_g_pieces(const struct weft_shape *s,
     for (; j < n_places && at < end; j++) {
         size_t target = p.total * (size_t) (j + 1) / (size_t) n_places;
         int32_t next = target <= p.begin
-                         ? 0
-                         : weft_layout_chunk_near(&l, (target - p.begin)
-                                                          / p.times);
+                         ? at
+                         : weft_layout_chunk_near(
+                             &l, begin + (target - p.begin) / p.times);
         if (next > at)
             out[n++] = (struct weft_g_piece){places.at[j], {at, next - at}};
         at = next;
@@ -122,11 +123,18 @@ void weft_g_pieces_cut(const struct weft_shape *s, enum weft_tile_kind kind,
 {
     struct weft_layout l;
     weft_layout_get(s, kind, block, &l);
+    size_t begin = weft_layout_chunk(&l, l.first_trained);
     for (int32_t i = 1; i < n; i++)
         out[i - 1] = published ? weft_layout_chunk_byte(&l, s->dtype,
                                                         piece[i].chunks.first)
-                               : weft_layout_chunk(&l, piece[i].chunks.first)
+                               : (weft_layout_chunk(&l, piece[i].chunks.first)
+                                  - begin)
                                      * sizeof(float);
+}
+
+int32_t weft_g_frozen_parts(const struct weft_shape *s)
+{
+    return s->lora_rank > 0;
 }
 
 int32_t weft_g_published_cut(const struct weft_shape *s,
@@ -136,12 +144,20 @@ int32_t weft_g_published_cut(const struct weft_shape *s,
 {
     struct weft_g_piece piece[WEFT_G_MAX_DP];
     bool vocabulary = kind == WEFT_TILE_EMBED || kind == WEFT_TILE_HEAD;
+    struct weft_layout l;
+    weft_layout_get(s, kind, block, &l);
+    if (s->lora_rank > 0 && weft_layout_n_trained(&l) == 0)
+        return 1;
+    if (s->lora_rank > 0)
+        *out++ = weft_layout_chunk_byte(&l, s->dtype, l.first_trained);
+    if (s->lora_rank > 0 && home->plan.zero == 0)
+        return 2;
     /* without ZeRO only a tied head is copied, to the first stage */
     if (home->plan.zero == 0 && !(s->tied && vocabulary && home->plan.pp > 1))
         return 1;
     int32_t n = weft_g_pieces(s, home, kind, layer, block, piece);
     weft_g_pieces_cut(s, kind, block, true, n, piece, out);
-    return n;
+    return n + weft_g_frozen_parts(s);
 }
 
 struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
@@ -152,7 +168,8 @@ struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
     struct weft_layout l;
     if (m->home.plan.zero < (state ? 1 : 3)) {
         weft_layout_get(&m->shape, kind, block, &l);
-        return (struct weft_range){0, weft_layout_n_chunks(&l)};
+        return state ? weft_layout_trained(&l)
+                     : (struct weft_range){0, weft_layout_n_chunks(&l)};
     }
     int32_t n = weft_g_pieces(&m->shape, &m->home, kind, layer, block, piece);
     for (int32_t i = 0; i < n; i++)
@@ -207,10 +224,11 @@ int32_t weft_g_shards(const struct weft_g_model *m,
     return n;
 }
 
+/* first: of the tiles' parts that are owned; -1: the tiles are not cut. */
 static struct weft_layer_tiles shard_tiles(const struct weft_g_model *m,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params,
-                                           bool parts)
+                                           int32_t first)
 {
     struct weft_layer_tiles tiles = weft_g_bundle_tiles(m, &shard->bundle,
                                                         params);
@@ -219,8 +237,8 @@ static struct weft_layer_tiles shard_tiles(const struct weft_g_model *m,
                                                       : &tiles.norms;
         if (shard->chunks.of[i].n == 0)
             *tile = NULL;
-        else if (*tile && parts)
-            *tile = weft_tile_part(*tile, shard->part[i]);
+        else if (*tile && first >= 0)
+            *tile = weft_tile_part(*tile, first + shard->part[i]);
     }
     return tiles;
 }
@@ -229,12 +247,20 @@ struct weft_layer_tiles weft_g_shard_parts(const struct weft_g_model *m,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params)
 {
-    return shard_tiles(m, shard, params, true);
+    return shard_tiles(m, shard, params, 0);
+}
+
+struct weft_layer_tiles weft_g_shard_published(
+    const struct weft_g_model *m, const struct weft_g_shard *shard,
+    int32_t place)
+{
+    return shard_tiles(m, shard, &m->fwd[place],
+                       weft_g_frozen_parts(&m->shape));
 }
 
 struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *m,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params)
 {
-    return shard_tiles(m, shard, params, false);
+    return shard_tiles(m, shard, params, -1);
 }

@@ -14,6 +14,10 @@
  * the head's. So it is divided as the head is, among the last stage's places.
  * As places hold two gradients for one state of a tied head, it is a row of
  * its own, and each place owns an equal share of it.
+ *
+ * With LoRA adapters the row consists of what is trained alone: adapters are the
+ * last chunks of the layers' tiles (weft_layout_trained()). Frozen weights are
+ * no place's own: ZeRO 3 is refused with them.
  */
 #ifndef WEFT_CALLS_SHARD_H
 #define WEFT_CALLS_SHARD_H
@@ -48,16 +52,24 @@ struct weft_g_shard {
 int32_t weft_g_shards(const struct weft_g_model *model,
                       const struct weft_g_bundle *bundle,
                       struct weft_g_shard *out);
-/* The parts of the whole tiles in `params` that belong to the shard. */
+/* The parts of the whole gradient tiles in `params` that belong to the
+ * shard. */
 struct weft_layer_tiles weft_g_shard_parts(const struct weft_g_model *model,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params);
+/* The same of a place's whole published tiles. */
+struct weft_layer_tiles weft_g_shard_published(
+    const struct weft_g_model *model, const struct weft_g_shard *shard,
+    int32_t place);
 /* The tiles in `params` that hold the shard and nothing else. */
 struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *model,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params);
 /* The number of pieces into which a whole published tile of the home layout is
- * cut; 1 if it is not cut. Offsets as in weft_g_pieces_cut(). */
+ * cut; 1 if it is not cut. Offsets as in weft_g_pieces_cut(). Of a tile with
+ * adapters the first weft_g_frozen_parts() are its frozen weights; the others
+ * are those of the gradient, or one without ZeRO. */
+int32_t weft_g_frozen_parts(const struct weft_shape *shape);
 int32_t weft_g_published_cut(const struct weft_shape *shape,
                              const struct weft_g_layout *home,
                              enum weft_tile_kind kind, int32_t layer,

@@ -93,7 +93,8 @@ void weft_g_gang_tiles(const struct weft_g_pass *pass,
                        const struct weft_layer_tiles *tiles)
 {
     weft_g_gang_blocks(pass, tiles->block);
-    weft_gang_tile(pass->rt, tiles->norms);
+    if (tiles->norms) /* a frozen head's have no gradient */
+        weft_gang_tile(pass->rt, tiles->norms);
 }
 
 void weft_g_gang_layer(const struct weft_g_layer *l, bool backward)

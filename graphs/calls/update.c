@@ -101,6 +101,14 @@ void weft_g_tiles_release(struct weft_layer_tiles *tiles)
     weft_g_for_each_slot(tiles, tiles, release_slot, NULL);
 }
 
+bool weft_g_tiles_none(const struct weft_layer_tiles *tiles)
+{
+    bool any = tiles->norms != NULL;
+    for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
+        any = any || tiles->block[b];
+    return !any;
+}
+
 static void copy_slot(void *arg, struct weft_tile **from,
                       struct weft_tile **to)
 {
@@ -251,6 +259,8 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
             continue;
         struct weft_layer_tiles l = weft_g_bundle_tiles(u->m, &b, left);
         struct weft_layer_tiles r = weft_g_bundle_tiles(u->m, &b, right);
+        if (weft_g_tiles_none(&l))
+            continue; /* nothing of it is trained */
         struct weft_where where = u->pass.where;
         where.device =
             weft_g_layout_member(&u->m->home, dp, stage, b.tp)->device;

@@ -72,6 +72,7 @@ struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *update,
                                          int32_t layer, int32_t place,
                                          struct weft_layer_tiles like);
 void weft_g_tiles_release(struct weft_layer_tiles *tiles);
+bool weft_g_tiles_none(const struct weft_layer_tiles *tiles);
 /* Copies tiles of one place to the corresponding tiles of another, where there
  * are such. */
 void weft_g_copy_tiles(struct weft_g_update *update,

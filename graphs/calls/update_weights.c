@@ -24,14 +24,6 @@ static struct weft_layer_tiles state_at(const struct weft_g_update *u,
                              : (struct weft_layer_tiles){.norms = NULL};
 }
 
-static bool is_empty(const struct weft_layer_tiles *tiles)
-{
-    bool any = tiles->norms != NULL;
-    for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
-        any = any || tiles->block[b];
-    return !any;
-}
-
 /* Of the updates at a place, the state of the n-th before number i; before the
  * first one come the last of the step before. */
 static struct weft_layer_tiles state_before(const struct weft_g_update *u,
@@ -43,7 +35,7 @@ static struct weft_layer_tiles state_before(const struct weft_g_update *u,
     do {
         i = (i > 0 ? i : all) - 1;
         state = state_at(u, i, place);
-        n -= !is_empty(&state);
+        n -= !weft_g_tiles_none(&state);
     } while (n > 0);
     return state;
 }
@@ -90,10 +82,10 @@ static void update_shard(struct weft_g_update *u, int32_t i,
     const struct weft_g_model *m = u->m;
     const struct weft_g_owned *o = &u->owned[i];
     const struct weft_g_shard *s = &o->shard;
-    struct weft_layer_tiles fwd = (m->home.plan.zero >= 3
-                                       ? weft_g_shard_tiles
-                                       : weft_g_shard_parts)(
-        m, s, &m->fwd[s->place]);
+    struct weft_layer_tiles fwd = m->home.plan.zero >= 3
+                                    ? weft_g_shard_tiles(m, s,
+                                                         &m->fwd[s->place])
+                                    : weft_g_shard_published(m, s, s->place);
     adamw(u, i, &s->bundle, &s->chunks, s->place, &o->node[0].tiles, norm,
           &fwd);
 }
@@ -142,6 +134,19 @@ static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)
     return all;
 }
 
+/* Of whole published tiles what training changes. */
+static struct weft_layer_tiles trained_part(const struct weft_g_model *m,
+                                            struct weft_layer_tiles tiles)
+{
+    int32_t first = weft_g_frozen_parts(&m->shape);
+    for (int32_t b = 0; b < WEFT_MAX_BLOCKS && first > 0; b++)
+        if (tiles.block[b])
+            tiles.block[b] = weft_tile_part(tiles.block[b], first);
+    if (tiles.norms && first > 0)
+        tiles.norms = weft_tile_part(tiles.norms, first);
+    return tiles;
+}
+
 /* AdamW on a bundle, which every place that has it does by itself. */
 static void update_bundle(struct weft_g_update *u, int32_t i,
                           struct weft_tile *norm)
@@ -153,8 +158,8 @@ static void update_bundle(struct weft_g_update *u, int32_t i,
     for (int32_t k = 0; k < places.n; k++) {
         int32_t place = places.at[k];
         struct weft_layer_tiles grad = whole_sum(u, i, place);
-        struct weft_layer_tiles fwd = weft_g_bundle_tiles(m, &b,
-                                                          &m->fwd[place]);
+        struct weft_layer_tiles fwd = trained_part(
+            m, weft_g_bundle_tiles(m, &b, &m->fwd[place]));
         adamw(u, i, &b, &all, place, &grad, norm, &fwd);
     }
 }
@@ -168,9 +173,8 @@ static void copy_shard(struct weft_g_update *u, const struct weft_g_shard *s,
 {
     for (int32_t i = 0; i < places.n; i++)
         if (places.at[i] != s->place)
-            weft_g_copy_tiles(
-                u, from,
-                weft_g_shard_parts(u->m, s, &u->m->fwd[places.at[i]]));
+            weft_g_copy_tiles(u, from,
+                              weft_g_shard_published(u->m, s, places.at[i]));
 }
 
 /* Places of all members of a bundle's stage. */
@@ -187,8 +191,7 @@ static void publish_shard(struct weft_g_update *u,
                           const struct weft_g_shard *s)
 {
     const struct weft_g_model *m = u->m;
-    struct weft_layer_tiles from = weft_g_shard_parts(m, s,
-                                                      &m->fwd[s->place]);
+    struct weft_layer_tiles from = weft_g_shard_published(m, s, s->place);
     struct weft_layer_tiles norms = {.norms = from.norms};
     from.norms = NULL;
     copy_shard(u, s, from, weft_g_bundle_places(m, &s->bundle));
@@ -212,8 +215,9 @@ static void publish_norms(struct weft_g_update *u,
     for (int32_t i = 0; i < places.n && from.norms; i++)
         if (!weft_params_group(&m->opt[at[i]], b->group, b->layer).norms)
             weft_g_copy_tiles(
-                u, from,
-                weft_params_group(&m->fwd[at[i]], b->group, b->layer));
+                u, trained_part(m, from),
+                trained_part(m, weft_params_group(&m->fwd[at[i]], b->group,
+                                                  b->layer)));
 }
 
 static struct weft_range blocks_of(const struct weft_g_update *u,
@@ -226,7 +230,7 @@ static void transpose(struct weft_g_update *u, const struct weft_g_bundle *b)
 {
     const struct weft_g_model *m = u->m;
     struct weft_g_places places = weft_g_bundle_places(m, b);
-    if (b->group == WEFT_GROUP_EMBED
+    if (b->group == WEFT_GROUP_EMBED || m->shape.lora_rank > 0
         || (b->group == WEFT_GROUP_HEAD && m->shape.scalar_head))
         return;
     for (int32_t i = 0; i < places.n; i++) {
@@ -248,9 +252,9 @@ static void copy_head(struct weft_g_update *u, int32_t tp, int32_t place)
         const struct weft_g_shard *s = &u->owned[i].shard;
         struct weft_g_shard head = *s;
         head.bundle.group = WEFT_GROUP_HEAD;
-        struct weft_layer_tiles from = weft_g_shard_parts(m, &head,
-                                                          &m->fwd[s->place]);
-        struct weft_layer_tiles to = weft_g_shard_parts(m, s, &m->fwd[place]);
+        struct weft_layer_tiles from = weft_g_shard_published(m, &head,
+                                                              s->place);
+        struct weft_layer_tiles to = weft_g_shard_published(m, s, place);
         for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
             if (from.block[b])
                 weft_insert_copy(u->seq, &u->pass.where, from.block[b],

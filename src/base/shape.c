@@ -5,6 +5,10 @@
 
 enum { ALIGN_FLAT = 16, ALIGN_BYTES = 64 };
 
+/* Sides of a layer's adapters with as many rows as the model is wide: A of q, k,
+ * v, gate and up, B of o and down. */
+enum { LORA_WHOLE = 7 };
+
 /* The number of panels that the narrower of MLP and vocabulary has for all
  * blocks. */
 static int64_t panels_to_deal(const struct weft_shape *s)
@@ -90,7 +94,7 @@ static void add_part(struct weft_layout *l, enum weft_part_id id, int64_t n,
 {
     weft_assert(l->n_parts < WEFT_MAX_PARTS);
     struct weft_part *p = &l->part[l->n_parts++];
-    bool matrix = k > 0 && id != WEFT_PART_EMBED;
+    bool matrix = k > 0 && id != WEFT_PART_EMBED && id < WEFT_PART_LORA_CUT;
     p->id = id;
     p->n = (int32_t) n;
     p->k = (int32_t) k;
@@ -108,12 +112,23 @@ static void add_part(struct weft_layout *l, enum weft_part_id id, int64_t n,
         l->bwd_bytes += (size_t) p->k_pad * (size_t) p->n_pad * element;
 }
 
-void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
-                     int32_t block, struct weft_layout *out)
+/* Adds adapters' sides of so many rows; what lies before is not trained. */
+static void add_adapters(const struct weft_shape *s, struct weft_layout *l,
+                         enum weft_part_id id, int64_t rows,
+                         enum weft_dtype dtype)
+{
+    if (s->lora_rank == 0)
+        return;
+    l->first_trained = weft_layout_n_chunks(l);
+    add_part(l, id, rows, s->lora_rank, dtype);
+}
+
+/* Adds the parts of tile `kind`. */
+static void add_parts(const struct weft_shape *s, enum weft_tile_kind kind,
+                      int32_t block, struct weft_layout *out)
 {
     const struct weft_block *b = &s->block[block];
     int64_t h = s->hidden, d = s->head_dim;
-    *out = (struct weft_layout){0};
     switch (kind) {
     case WEFT_TILE_EMBED:
         add_part(out, WEFT_PART_EMBED, b->n_vocab, h, s->dtype);
@@ -127,6 +142,9 @@ void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
         add_part(out, WEFT_PART_O, h, b->n_heads * d, s->dtype);
         add_part(out, WEFT_PART_GATE_UP, 2 * ff, h, s->dtype);
         add_part(out, WEFT_PART_DOWN, h, ff, s->dtype);
+        add_adapters(s, out, WEFT_PART_LORA_CUT,
+                     n_qkv + b->n_heads * d + 3 * (int64_t) b->n_ff,
+                     s->dtype);
         break;
     }
     case WEFT_TILE_NORMS:
@@ -138,6 +156,7 @@ void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
         }
         if (s->o_bias)
             add_part(out, WEFT_PART_O_BIAS, h, 0, s->dtype);
+        add_adapters(s, out, WEFT_PART_LORA_WHOLE, LORA_WHOLE * h, WEFT_F32);
         break;
     case WEFT_TILE_HEAD:
         if (!s->scalar_head)
@@ -151,6 +170,18 @@ void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
     default:
         weft_assert(kind < WEFT_N_TILE_KINDS); /* an id of ours */
         break;
+    }
+}
+
+void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
+                     int32_t block, struct weft_layout *out)
+{
+    bool layers = kind == WEFT_TILE_LAYER || kind == WEFT_TILE_NORMS;
+    *out = (struct weft_layout){0};
+    add_parts(s, kind, block, out);
+    if (s->lora_rank > 0 && !layers) {
+        out->first_trained = weft_layout_n_chunks(out);
+        out->first_trained -= weft_layout_part(out, WEFT_PART_SCORE) != NULL;
     }
 }
 
@@ -200,6 +231,8 @@ size_t weft_layout_chunk_byte(const struct weft_layout *l,
                               enum weft_dtype dtype, int32_t i)
 {
     const struct weft_part *p = part_of_chunk(l, &i);
+    if (p && p->id == WEFT_PART_LORA_WHOLE)
+        dtype = WEFT_F32;
     return p ? p->fwd_bytes + before_chunk(p, i) * weft_dtype_bytes(dtype)
              : l->fwd_bytes;
 }
@@ -212,6 +245,17 @@ const struct weft_part *weft_layout_chunk_part(const struct weft_layout *l,
     size_t most = (size_t) WEFT_PANEL * (size_t) p->k;
     *n_out = p->k > 0 && most < left ? most : left;
     return p;
+}
+
+struct weft_range weft_layout_trained(const struct weft_layout *l)
+{
+    return (struct weft_range){l->first_trained,
+                               weft_layout_n_chunks(l) - l->first_trained};
+}
+
+size_t weft_layout_n_trained(const struct weft_layout *l)
+{
+    return l->n_flat - weft_layout_chunk(l, l->first_trained);
 }
 
 int32_t weft_layout_chunk_near(const struct weft_layout *l, size_t element)
@@ -253,8 +297,18 @@ bool weft_shape_alike(const struct weft_shape *a, const struct weft_shape *b)
         && a->o_bias == b->o_bias && a->qk_norm == b->qk_norm
         && a->tied == b->tied && a->scalar_head == b->scalar_head
         && a->dtype == b->dtype && a->n_blocks == b->n_blocks
+        && a->lora_rank == b->lora_rank
         && memcmp(&a->rms_eps, &b->rms_eps, sizeof a->rms_eps) == 0
         && same_rope(a, b);
+}
+
+/* Of a layer's adapters. */
+static int64_t n_adapters(const struct weft_shape *s)
+{
+    int64_t heads = 2 * ((int64_t) s->n_heads + s->n_kv_heads) * s->head_dim;
+    return s->lora_rank
+         * ((int64_t) LORA_WHOLE * s->hidden + heads
+            + 3 * (int64_t) s->intermediate);
 }
 
 int64_t weft_shape_n_params(const struct weft_shape *s)
@@ -263,7 +317,26 @@ int64_t weft_shape_n_params(const struct weft_shape *s)
     int64_t qkv = (s->n_heads + 2 * (int64_t) s->n_kv_heads) * d;
     int64_t layer = qkv * h + s->n_heads * d * h + 3 * h * s->intermediate
                   + 2 * h + (s->qkv_bias ? qkv : 0) + (s->o_bias ? h : 0)
-                  + (s->qk_norm ? 2 * d : 0);
+                  + (s->qk_norm ? 2 * d : 0) + n_adapters(s);
     int64_t head = s->scalar_head ? h : s->tied ? 0 : (int64_t) s->vocab * h;
     return s->vocab * h + s->n_layers * layer + h + head;
+}
+
+int64_t weft_shape_n_trained(const struct weft_shape *s)
+{
+    return s->lora_rank == 0
+             ? weft_shape_n_params(s)
+             : s->n_layers * n_adapters(s) + (s->scalar_head ? s->hidden : 0);
+}
+
+double weft_shape_changed_bytes(const struct weft_shape *s, int32_t tp)
+{
+    double element = (double) weft_dtype_bytes(s->dtype);
+    if (s->lora_rank == 0)
+        return (double) weft_shape_n_params(s) * element / tp;
+    double whole = (double) s->lora_rank * LORA_WHOLE * s->hidden;
+    double cut = (double) n_adapters(s) - whole;
+    double score = s->scalar_head ? (double) s->hidden : 0;
+    return s->n_layers * (sizeof(float) * whole + element * cut / tp)
+         + sizeof(float) * score;
 }

@@ -63,6 +63,10 @@ struct weft_shape {
      * token. */
     bool score_skips_pad;
     int32_t score_pad;
+    /* Rank of the LoRA adapters beside every matrix of the layers, which alone
+     * are trained then, with a scalar head's vector; 0: there are none, and all
+     * weights are. Only plans have them: no kernel computes with adapters. */
+    int32_t lora_rank;
     enum weft_dtype dtype; /* published weights, product inputs, KV */
     int32_t n_blocks;      /* T; 0 until weft_shape_partition() */
     struct weft_block block[WEFT_MAX_BLOCKS];
@@ -124,6 +128,11 @@ enum weft_part_id {
     WEFT_PART_HEAD, /* N = n_vocab, K = hidden */
     WEFT_PART_NORM,
     WEFT_PART_SCORE,
+    /* LoRA: of each product y = W x + B (A x) the sides that tensor blocks cut
+     * with W, k = rank: rows of B for q, k, v, gate and up, columns of A for o
+     * and down */
+    WEFT_PART_LORA_CUT,
+    WEFT_PART_LORA_WHOLE, /* the other sides, which every member has; f32 */
     WEFT_N_PARTS
 };
 
@@ -153,6 +162,7 @@ WEFT_INLINE int32_t weft_part_chunks(const struct weft_part *p)
  * only, as [k_pad / 32][n_pad][32] (bf16: [k_pad/32][n_pad/2][32][2]). */
 struct weft_layout {
     int32_t n_parts;
+    int32_t first_trained; /* chunk */
     struct weft_part part[WEFT_MAX_PARTS];
     size_t n_flat; /* f32 elements of master, gradient, each moment */
     size_t fwd_bytes;
@@ -200,13 +210,23 @@ size_t weft_layout_chunk_byte(const struct weft_layout *layout,
  * elements. */
 const struct weft_part *weft_layout_chunk_part(
     const struct weft_layout *layout, int32_t i, size_t *n_out);
+/* The chunks that training changes, for which there are gradients and optimizer
+ * state: all, or with adapters these, which are the last; n may be 0. And how
+ * many elements they have. */
+struct weft_range weft_layout_trained(const struct weft_layout *layout);
+size_t weft_layout_n_trained(const struct weft_layout *layout);
 /* The number i, 0 to n_chunks, for which weft_layout_chunk(i) is nearest to an
  * element. */
 int32_t weft_layout_chunk_near(const struct weft_layout *layout,
                                size_t element);
 
-/* Number of parameters (tied embedding counted once). */
+/* Number of parameters (tied embedding counted once), adapters included; and of
+ * those that are trained. */
 int64_t weft_shape_n_params(const struct weft_shape *shape);
+int64_t weft_shape_n_trained(const struct weft_shape *shape);
+/* Bytes of published weights that training changes, of a member of a tp group
+ * that has all layers. */
+double weft_shape_changed_bytes(const struct weft_shape *shape, int32_t tp);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@
 #include "base/string.h"
 #include "config/schema.h"
 #include "job/gpus.h"
+#include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "verify/builtin.h"
 #include "verify/job.h"
@@ -466,8 +467,9 @@ static int read_algorithm(const struct weft_verify_job *job,
     if (rc)
         return rc;
     *out = config.algorithm;
+    rc = weft_run_check_adapters(&config, "training has", err);
     weft_config_release(&config);
-    return 0;
+    return rc;
 }
 
 static int verify(const struct options *o, struct weft_verify_job *job,

@@ -123,6 +123,9 @@ struct weft_role_config {
     int32_t follow_every; /* iterations after which its weights move to the
                              policy's; 0: never */
     float follow_mix;     /* the policy's share */
+    int32_t lora_rank;    /* of adapters, if it is trained; 0: none */
+    bool shares;          /* the reference: the actor's weights, if that has
+                             adapters */
     struct weft_optimizer_config optim; /* if it is trained */
 };
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "config/keys.h"
 #include "fuse/fuse.h"
 #include "lm/store.h"
 #include "plan/shares.h"
@@ -83,6 +84,8 @@ int weft_run_arch(const struct weft_config *config,
     if (role->scalar && role->trained && index == 0 && arch.pad < 0
         && arch.n_eos > 0)
         arch.pad = arch.eos[0]; /* as TRL does; Transformers wants one */
+    if (role->trained && role->slot >= 0)
+        arch.shape.lora_rank = config->role[role->slot].lora_rank;
     if (role->scalar && role->trained)
         weft_arch_make_scalar(&arch); /* a language model's trunk will do */
     if (arch.shape.scalar_head != role->scalar)
@@ -152,6 +155,21 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
         if (out->flow.role[r].follows >= 0)
             rc = check_follows(config, &out->flow, r, out->shape, err);
     return rc;
+}
+
+int weft_run_check_adapters(const struct weft_config *config, const char *who,
+                            struct weft_err *err)
+{
+    for (int s = 0; s < WEFT_CONFIG_ROLES; s++)
+        if (config->role[s].lora_rank > 0)
+            return weft_err_set(
+                err, WEFT_EINVAL,
+                "'%s' is %d, but %s no LoRA adapters yet, which only weft "
+                "plan and weft simulate know, by a cluster's description; "
+                "set it to 0",
+                weft_config_name(config, &config->role[s].lora_rank),
+                config->role[s].lora_rank, who);
+    return 0;
 }
 
 /* ---- The plan --------------------------------------------------------- */

@@ -334,16 +334,18 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     weft_tile_release(copy);
 }
 
-/* Gathers the flat values of a tile, of which it takes each chunk from the
- * first place that has it. */
+/* Gathers the flat values of a tile, or of a trained model those of its chunks
+ * that are trained, of which it takes each from the first place that has it. */
 static void gather_tile(struct walk *w, enum weft_tile_kind kind,
                         int32_t layer, int32_t block)
 {
     struct weft_layout layout;
-    int32_t vector, next = 0;
+    int32_t vector;
     const struct weft_params *use = use_of(w, kind, &vector);
     weft_layout_get(&w->model->shape, kind, block, &layout);
-    for (int32_t n = weft_layout_n_chunks(&layout); next < n;)
+    int32_t n = weft_layout_n_chunks(&layout);
+    int32_t next = w->model->trained ? layout.first_trained : 0;
+    while (next < n)
         for (int32_t p = 0; p < w->model->n_places && next < n; p++) {
             struct weft_tile *tile = weft_g_params_tile(&use[p], kind, layer,
                                                         block);

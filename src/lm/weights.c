@@ -136,7 +136,8 @@ int weft_weights_move_s(const struct weft_costs *costs,
                         const struct weft_g_layout *layout, double *out,
                         struct weft_err *err)
 {
-    double each = all_bytes(shape) / shape->n_layers / shape->n_blocks;
+    double each = weft_shape_changed_bytes(shape, shape->n_blocks)
+                / shape->n_layers;
     struct copies c;
     struct places p = {.n = 0};
     *out = 0;

@@ -36,7 +36,8 @@ int32_t weft_flow_role(struct weft_dataflow *flow, const char *name,
                                        .scalar = scalar,
                                        .index = -1,
                                        .slot = -1,
-                                       .follows = -1};
+                                       .follows = -1,
+                                       .shares = -1};
     set_name(flow->role[i].name, name);
     return i;
 }
@@ -185,7 +186,8 @@ bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call)
 bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call)
 {
     return weft_flow_placed(flow, call)
-        && !flow->role[flow->call[call].role].trained;
+        && !flow->role[flow->call[call].role].trained
+        && flow->role[flow->call[call].role].shares < 0;
 }
 
 bool weft_flow_moves(const struct weft_dataflow *flow, int32_t role,
@@ -253,6 +255,24 @@ static int check_roles(const struct weft_dataflow *flow, struct weft_err *err)
                                        : "the role %s is to be trained, but "
                                          "no call does",
                                 flow->role[r].name);
+    }
+    return 0;
+}
+
+static int check_sharing(const struct weft_dataflow *flow,
+                         struct weft_err *err)
+{
+    for (int32_t r = 0; r < flow->n_roles; r++) {
+        const struct weft_role *role = &flow->role[r];
+        if (role->shares >= 0
+            && (role->trained || role->follows >= 0 || role->shares >= r
+                || !flow->role[role->shares].trained
+                || flow->role[role->shares].scalar != role->scalar))
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the role %s cannot share another's weights: "
+                                "a frozen role can, those of a trained one "
+                                "before it with the same head",
+                                role->name);
     }
     return 0;
 }
@@ -326,6 +346,8 @@ int weft_flow_check(const struct weft_dataflow *flow, struct weft_err *err)
     if (!rc)
         rc = check_followers(flow, err);
     if (!rc)
+        rc = check_sharing(flow, err);
+    if (!rc)
         rc = check_fields(flow, err);
     return rc ? rc : check_cycles(flow, err);
 }
@@ -368,6 +390,9 @@ static void put_role(FILE *f, const struct weft_dataflow *flow, int32_t i)
         fprintf(f, "; every %d iterations %g of %s and %g of itself",
                 (int) r->every, (double) r->mix, flow->role[r->follows].name,
                 1 - (double) r->mix);
+    if (r->shares >= 0)
+        fprintf(f, "; the weights of %s without adapters",
+                flow->role[r->shares].name);
     fputs("\n", f);
 }
 

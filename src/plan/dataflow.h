@@ -41,6 +41,9 @@ struct weft_role {
     int32_t follows; /* that role; -1: none */
     int32_t every;
     float mix;
+    /* Or its weights are those of a trained role without its LoRA adapters, as
+     * a reference's may be, and lie where that role's do. */
+    int32_t shares; /* that role, which comes before it; -1: none */
 };
 
 /* What a field of a sample holds. */
@@ -139,8 +142,8 @@ int32_t weft_flow_origin_of_call(const struct weft_dataflow *flow,
                                  int32_t call);
 /* Whether it is a training call. */
 bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call);
-/* Whether the call's model is never trained: its weights may leave memory
- * between uses. */
+/* Whether the call's model is never trained and its weights are its own: they
+ * may leave memory between uses. */
 bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call);
 /* Whether a role's weights move to those of the role it follows when
  * iteration number `iteration` (from 0) has trained. */

@@ -169,12 +169,15 @@ static int check_options(const struct check *k)
     if (c->zero > 0 && !trains)
         return wrong(k, "zero %d is for calls that train; take zero 0",
                      c->zero);
+    if (c->zero == 3 && shape_of(k)->lora_rank > 0)
+        return wrong(k, "zero 3 cuts the weights that LoRA adapters leave "
+                        "frozen, which is not planned for; take zero 2");
     if (c->recompute && !trains)
         return wrong(k, "recompute is for calls that train");
     if (c->offload && !trains && !weft_flow_frozen(k->needs->flow, k->call))
         return wrong(k,
                      "offload is for calls that train, and for models that "
-                     "are never trained");
+                     "are never trained and share no weights");
     if (c->micro_batches < 0)
         return wrong(k, "micro_batches %d must be at least 0",
                      c->micro_batches);
@@ -192,7 +195,8 @@ static bool shares_weights(const struct check *k, int32_t i)
     const struct weft_dataflow *flow = k->needs->flow;
     int32_t own = flow->call[k->call].role, other = flow->call[i].role;
     return own == other || flow->role[own].follows == other
-        || flow->role[other].follows == own;
+        || flow->role[other].follows == own || flow->role[own].shares == other
+        || flow->role[other].shares == own;
 }
 
 /* The log-probs of a model's calls are compared to the bit. */

@@ -53,7 +53,11 @@ static int create_model(struct weft_trainer *t, struct weft_run_model *m,
     m->folder = weft_strdup(folder);
     if (!m->folder)
         return weft_err_nomem(err, role->name, strlen(folder));
-    int rc = m->offload
+    int rc = role->shares >= 0
+               ? weft_g_model_share(&t->model[role->shares].tiles, role->name,
+                                    &m->arch.shape, &t->layout[m->home],
+                                    &m->tiles, err)
+           : m->offload
                ? weft_g_host_init(t->rt, role->name, &m->arch.shape,
                                   &t->layout[m->home], &m->host, err)
                : weft_g_model_init(t->rt, role->name, &m->arch.shape,

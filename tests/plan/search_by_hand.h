@@ -289,6 +289,19 @@ static inline double simulate(const int32_t *choice, const int *priority,
     return (q.now - from) / last;
 }
 
+/* Frozen weights that a call has and no call before it, nor the one that trains:
+ * those of a trunk are once where calls lie alike. */
+static inline double frozen_bytes(const int32_t *choice, int32_t c)
+{
+    const struct weft_option *o = chosen(choice, c);
+    for (int32_t i = 0; i < p.n_calls; i++)
+        if (i != c && p.call[i].trunk == p.call[c].trunk
+            && (i < c || p.call[i].trains)
+            && alike(&chosen(choice, i)->plan, &o->plan))
+            return 0;
+    return p.call[c].trains ? 0 : o->weights;
+}
+
 static inline double bytes_of(const int32_t *choice)
 {
     double most = 0;
@@ -299,10 +312,11 @@ static inline double bytes_of(const int32_t *choice)
             int32_t t = trainer(c);
             if (!on(&o->plan.mesh, d))
                 continue;
-            bool copies = t >= 0 && t != c
+            bool trunk = p.call[c].trunk > 0;
+            bool copies = t >= 0 && t != c && !trunk
                        && !alike(trained(choice, c), &o->plan);
             double runs = o->active + (copies ? o->weights : 0);
-            held += o->held;
+            held += o->held + (trunk ? frozen_bytes(choice, c) : 0);
             active = fmax(active, runs);
             for (int32_t k = 0; k < p.n_together; k++)
                 set[k] += p.together[k] >> c & 1 ? runs : 0;

@@ -149,17 +149,20 @@ static void make_similar(uint32_t seed)
     }
 }
 
-/* What is left out is never missed. */
+/* What is left out is never missed; of some problems two roles share frozen
+ * weights. */
 static void test_pruned(void)
 {
     int32_t n_before = 0, n_after = 0;
-    for (uint32_t seed = 1; seed <= 40; seed++) {
+    for (uint32_t seed = 1; seed <= 60; seed++) {
         struct weft_option *array[MOST];
         struct weft_err err;
         make_similar(seed);
         if (seed % 3 == 0)
             fuse();
         p.device_bytes = 16 + 2 * (double) (seed % 8);
+        for (int32_t c = 0; c < p.n_calls && seed > 40; c++)
+            p.call[c].trunk = p.call[c].role < 2;
         double before = best_of_all();
         for (int32_t c = 0; c < p.n_calls; c++) {
             array[c] = option[c];
@@ -207,6 +210,28 @@ static void test_copies(void)
     }
 }
 
+/* A frozen role's slower option lies like the training whose frozen weights it
+ * shares; there is no room for the faster one's own. */
+static void test_shared(void)
+{
+    struct weft_option *array[MOST];
+    struct weft_err err;
+    set_graph(&graphs[2]);
+    for (int32_t c = 0; c < 3; c++) {
+        array[c] = option[c];
+        p.call[c].trunk = 1;
+        add(c, left, 3, 1, 1, 10);
+    }
+    add(1, left, 2, 1, 1, 10);
+    option[1][1].plan.tp = 2;
+    p.device_bytes = 3 + 1 + 9;
+    double before = best_of_all();
+    CHECK(before < INFINITY);
+    REQUIRE_OK(weft_search_prune(&p, array, &err), err);
+    CHECK_INT(p.call[1].n_options, 2);
+    CHECK(best_of_all() <= before);
+}
+
 WEFT_TESTS("plan/search_less", {"known", test_known}, {"pruned", test_pruned},
-           {"copies", test_copies}, {"mirrors", test_mirrors},
-           {"least", test_least})
+           {"copies", test_copies}, {"shared", test_shared},
+           {"mirrors", test_mirrors}, {"least", test_least})

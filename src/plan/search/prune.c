@@ -9,7 +9,9 @@
  * to need no more of its devices, to have no results later, and to need no more
  * memory. With other degrees moves may take longer, by as much as the call is
  * faster. An option whose weights have no copy as they lie like another call's
- * may leave only for one that has room for the copy.
+ * may leave only for one that has room for the copy. Where calls have a trunk
+ * only options that lie alike are compared: with others the same weights may be
+ * there twice.
  */
 #include <math.h>
 #include <string.h>
@@ -82,10 +84,12 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
         || a->held > b->held || a->active > b->active
         || a->weights > b->weights)
         return false;
-    if (s->trainer[call] < 0
+    if ((s->trainer[call] < 0 && c->trunk == 0)
         || (weft_plan_lies_alike(&a->plan, &b->plan)
             && (!c->two || weft_plan_lies_alike(&a->with, &b->with))))
         return true;
+    if (c->trunk > 0)
+        return false;
     for (int32_t i = 0; i < s->p->n_calls; i++)
         if (i != call && s->trainer[i] == s->trainer[call]
             && (c->trains || i == s->trainer[call]))

@@ -51,7 +51,7 @@ struct weft_option {
      * quarter, half, three quarters; ascending, 1: with all others */
     double came[WEFT_SEARCH_PARTS];
     /* bytes of each device: always; while it runs; of weights while it runs,
-     * where the role is trained in another layout */
+     * where the role is trained in another layout, or always with a trunk */
     double held, active, weights;
 };
 
@@ -60,10 +60,13 @@ struct weft_search_call {
     int32_t n_options; /* >= 1 */
     int32_t role;      /* calls of a trained role have its weights */
     int priority;      /* on devices of several calls, the highest first */
-    bool trains;     /* writes the role's next version; one call of a role */
-    bool trained;    /* another call trains its role, or this one */
-    bool two;        /* it trains another role, too ... */
-    int32_t second;  /* ... which is this one */
+    bool trains;    /* writes the role's next version; one call of a role */
+    bool trained;   /* another call trains its role, or this one */
+    bool two;       /* it trains another role, too ... */
+    int32_t second; /* ... which is this one */
+    /* Calls of one trunk share frozen weights, which stay wherever one of them
+     * is: once for calls that lie alike. Its number, from 1 on; 0: none. */
+    int32_t trunk;
     uint32_t before; /* set of calls whose results it reads */
     /* calls that train in the iteration before: where it has a device of one,
      * and weights of that one's role then move, it begins behind it */

@@ -81,6 +81,29 @@ static double mean_load(const struct weft_search *s, const int32_t *choice,
     return load / weft_mesh_size(mesh);
 }
 
+/* Whether the frozen weights of a call with a trunk are beside those of another
+ * call of it that lies alike: the one that trains, or one before it. Calls that
+ * are not known yet may be such. */
+static bool has_weights(const struct weft_search *s, const int32_t *choice,
+                        uint32_t known, int32_t call)
+{
+    const struct weft_search_call *c = &s->p->call[call];
+    const struct weft_option *o = weft_search_chosen(s, choice, call);
+    for (int32_t i = 0; i < s->p->n_calls; i++) {
+        const struct weft_search_call *other = &s->p->call[i];
+        if (other->trunk != c->trunk || i == call
+            || (!other->trains && i > call))
+            continue;
+        if (!(known >> i & 1)
+            || weft_plan_lies_alike(
+                weft_search_layout(s, i, weft_search_chosen(s, choice, i),
+                                   other->role),
+                &o->plan))
+            return true;
+    }
+    return false;
+}
+
 /* Bytes of a device, of the first n calls of `order` (NULL: their numbers). */
 static double bytes_at(const struct weft_search *s, const int32_t *choice,
                        const int32_t *order, int32_t n, int32_t node,
@@ -97,11 +120,14 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
             continue;
         here |= 1u << c;
         runs[c] = o->active;
-        if (t >= 0 && t != c && (known >> t & 1)
-            && !weft_plan_lies_alike(
-                weft_search_layout(s, t, weft_search_chosen(s, choice, t),
-                                   s->p->call[c].role),
-                &o->plan))
+        if (s->p->call[c].trunk > 0 && !s->p->call[c].trains)
+            held += has_weights(s, choice, known, c) ? 0 : o->weights;
+        else if (t >= 0 && t != c && (known >> t & 1)
+                 && !weft_plan_lies_alike(
+                     weft_search_layout(s, t,
+                                        weft_search_chosen(s, choice, t),
+                                        s->p->call[c].role),
+                     &o->plan))
             runs[c] += o->weights;
         held += o->held;
         most = runs[c] > most ? runs[c] : most;

@@ -41,6 +41,7 @@ int weft_candidate_add(struct weft_finding *f, int32_t call,
     struct weft_candidates *list = &f->candidates[call];
     struct weft_call_plan fixed = *at;
     if (!weft_fixed_apply(&f->fixed, call, &fixed)
+        || (fixed.zero == 3 && !weft_price_can(f->needs, call, &fixed))
         || (f->fixed.any && is_listed(list, &fixed)))
         return 0;
     if (!weft_finding_grow(&list->at, list->n, &list->room, sizeof *list->at))
@@ -211,10 +212,11 @@ static bool is_slim(const struct weft_finding *f, int32_t call,
     struct weft_shape stage = *s;
     stage.n_layers = largest_stage(s, at->pp);
     double n = (double) weft_shape_n_params(&stage) / at->tp;
-    double each = (double) weft_dtype_bytes(s->dtype);
+    double least = n * (double) weft_dtype_bytes(s->dtype);
     if (weft_flow_trains(f->needs->flow, call))
-        each += 4 + 12.0 / (at->zero > 0 ? at->dp : 1);
-    return n * each <= bytes;
+        least += (double) weft_shape_n_trained(&stage) / at->tp
+               * (4 + 12.0 / (at->zero > 0 ? at->dp : 1));
+    return least <= bytes;
 }
 
 /* The open layout of a call that can be in the shortest plan; size: on meshes

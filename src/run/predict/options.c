@@ -127,7 +127,7 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
                                        const struct weft_priced *priced)
 {
     const struct weft_dataflow *flow = f->needs->flow;
-    bool trained = flow->role[flow->call[call].role].trained;
+    const struct weft_role *role = &flow->role[flow->call[call].role];
     bool trains = weft_flow_trains(flow, call);
     struct weft_option o = {
         .plan = *plan,
@@ -140,7 +140,7 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
         .active = priced->active};
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         o.came[k] = fmin(fmax(priced->came[k], k > 0 ? o.came[k - 1] : 0), 1);
-    if (trained && !trains)
+    if ((role->trained && !trains) || role->shares >= 0)
         o.weights = priced->weights;
     else
         o.held += priced->weights; /* those that are offloaded are active */
@@ -394,12 +394,20 @@ static double move_s(void *ctx, int32_t role,
     bool inside = from->mesh.node == to->mesh.node && from->mesh.n_nodes == 1
                && to->mesh.n_nodes == 1;
     const struct weft_link *link = inside ? &node->inside : &node->rail;
-    double bytes = (double) weft_shape_n_params(shape)
-                 * (double) weft_dtype_bytes(shape->dtype) / to->tp / to->pp;
+    double bytes = weft_shape_changed_bytes(shape, to->tp) / to->pp;
     double rate = link->bytes_per_s;
     if (!inside && node->n_rails < node->n_devices)
         rate *= (double) node->n_rails / node->n_devices;
     return rate > 0 ? link->latency_s + bytes / rate : 0;
+}
+
+/* Roles whose frozen weights are the same, as LoRA adapters are beside them. */
+static int32_t trunk_of(const struct weft_finding *f, int32_t role)
+{
+    int32_t shares = f->needs->flow->role[role].shares;
+    if (shares >= 0)
+        return shares + 1;
+    return f->needs->shape[role]->lora_rank > 0 ? role + 1 : 0;
 }
 
 /* As tasks have them in a run. */
@@ -455,6 +463,7 @@ void weft_finding_set_problem(struct weft_finding *f,
             .priority = priority_of(flow, c),
             .trains = weft_flow_trains(flow, c),
             .trained = flow->role[flow->call[c].role].trained,
+            .trunk = trunk_of(f, flow->call[c].role),
             .moves = f->moves && flow->call[c].kind == WEFT_GENERATE};
     }
     for (int32_t i = 0; i < p->n_calls; i++) {

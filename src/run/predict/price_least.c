@@ -200,11 +200,12 @@ static double micro_batches(const struct weft_pricer *p,
     return fmax(groups, full) / at->dp;
 }
 
+/* Of a layer, those that are trained. */
 static double layer_params(const struct weft_shape *s)
 {
     struct weft_shape none = *s;
     none.n_layers = 0;
-    return (double) (weft_shape_n_params(s) - weft_shape_n_params(&none))
+    return (double) (weft_shape_n_trained(s) - weft_shape_n_trained(&none))
          / s->n_layers;
 }
 

@@ -21,7 +21,8 @@ bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
     const struct weft_shape *shape =
         needs->shape[needs->flow->call[call].role];
     return p->tp <= shape->n_blocks && p->pp <= shape->n_layers
-        && p->dp <= weft_plan_most_dp(needs, call);
+        && p->dp <= weft_plan_most_dp(needs, call)
+        && (p->zero < 3 || shape->lora_rank == 0);
 }
 
 /* ---- A run that is smaller ---------------------------------------------- */

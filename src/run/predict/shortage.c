@@ -59,8 +59,9 @@ static double trained_bytes(const struct weft_config *config,
 {
     double weight = (double) weft_dtype_bytes(shape->dtype), f32 = 4;
     double state = 2 * f32 + (weight < f32 ? f32 : 0);
-    return (double) weft_shape_n_params(shape)
-         * (weight + f32 + (config->train.offload_optimizer ? 0 : state));
+    return (double) weft_shape_n_params(shape) * weight
+         + (double) weft_shape_n_trained(shape)
+               * (f32 + (config->train.offload_optimizer ? 0 : state));
 }
 
 /* As many devices as it fills, spread over all; 0: their memory is unknown. */

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What plans know of LoRA adapters and of a reference that shares the actor's
+ * weights, against closed forms: operations, bytes of each class, what replicas
+ * exchange, what moves between calls. And who refuses them.
+ */
+#include <math.h>
+
+#include "described_run.h"
+#include "job/plan_needs.h"
+#include "run/predict/price.h"
+
+enum { SAMPLES = 12, TOKENS = 30, EPOCHS = 2, STEPS = 4 };
+
+static struct fixture fixture;
+
+/* Of the fixture's model: hidden and MLP size, query and KV width, layers. With
+ * four tensor blocks, each of which has a copy of its KV head: twice the two
+ * that there are. */
+static const double H = 64, FF = 256, Q = 64, KV = 64, L = 2, VOCAB = 259;
+
+/* Adapters of rank 1 beside q, k, v, o, gate, up and down: for each of them an A
+ * of as many columns as the matrix has and a B of as many rows. Sides that face
+ * the hidden state are whole at every member of a tp group, the others cut. */
+static double whole(void)
+{
+    return L * 7 * H;
+}
+
+static double cut(void)
+{
+    return L * (2 * Q + 2 * KV + 3 * FF);
+}
+
+static int32_t alike(int i)
+{
+    (void) i;
+    return 12;
+}
+
+/* Records an iteration whose samples have responses of so many tokens each. */
+static void describe(const struct weft_g_job *job, const char *const *word,
+                     struct described_run *out)
+{
+    const char *all[32] = {"data.shuffle=false", "runtime.overlap=false",
+                           "rollout.prefix_sharing=false"};
+    int32_t n_total[2 * SAMPLES];
+    struct weft_err err;
+    int n = 3;
+    for (; *word; word++)
+        all[n++] = *word;
+    describe_run(&fixture, job, n, all, out);
+    for (int i = 0; i < 2 * SAMPLES; i++)
+        n_total[i] = weft_prompts_draw(out->t, i / 2)->n_prompt + alike(i);
+    const struct weft_recorded how = {
+        .rank = -1, .iterations = 1, .n_total = n_total};
+    REQUIRE_OK(weft_run_record(out->t, &how, &out->r, &err), err);
+}
+
+static void check_near(const char *what, double got, double expected)
+{
+    bool near = fabs(got - expected) <= 1e-5 * fabs(expected);
+    CHECK(near);
+    if (!near)
+        printf("%s: %.9g, not %.9g\n", what, got, expected);
+}
+
+/* ---- Operations ----------------------------------------------------------- */
+
+static double flop_of(const struct described_run *d, const char *call)
+{
+    int32_t c = weft_flow_find_call(&d->t->flow, call);
+    double sum = 0;
+    REQUIRE(c > 0);
+    for (int64_t i = 0; i < d->r.n_tasks; i++)
+        if (d->r.task[i].call == c)
+            sum += (double) d->r.task[i].work.flop;
+    return sum;
+}
+
+/* Tokens of all samples; those from which the next is predicted; keys of all
+ * rows; generated tokens. */
+struct rows {
+    double all, passed, keys, targets;
+};
+
+static struct rows count_rows(const struct described_run *d)
+{
+    struct rows rows = {.all = 0};
+    for (int i = 0; i < SAMPLES; i++) {
+        double n = weft_prompts_draw(d->t, i / 2)->n_prompt + alike(i);
+        rows.all += n;
+        rows.passed += n - 1;
+        rows.keys += n * (n + 1) / 2;
+        rows.targets += alike(i);
+    }
+    return rows;
+}
+
+/* Training: a frozen matrix has one product forwards and one backwards, by
+ * input; an adapter's side one and two. Attention is computed once forwards, and
+ * backwards with five products in place of two. */
+static void check_flop(const char *layout, int n_devices, double tp,
+                       double rank)
+{
+    const struct weft_g_job job = {1, n_devices, false, 0, false};
+    char actor[40], critic[40];
+    const char *word[] = {layout, actor, critic, NULL};
+    const char *none[] = {layout, NULL};
+    struct described_run d, full;
+    snprintf(actor, sizeof actor, "actor.lora_rank=%g", rank);
+    snprintf(critic, sizeof critic, "critic.lora_rank=%g", rank);
+    describe(&job, word, &d);
+    describe(&job, none, &full);
+    struct rows rows = count_rows(&d);
+    double matrices = 2 * L * H * (2 * Q + 2 * KV + 3 * FF);
+    double adapters = 2 * rank * (tp * whole() + cut());
+    double attention = 4 * L * Q * rows.keys, head = 2 * H * VOCAB;
+    check_near(layout, flop_of(&d, "ref_infer"), flop_of(&full, "ref_infer"));
+    check_near(layout, flop_of(&d, "actor_generate"),
+               flop_of(&full, "actor_generate") + adapters * rows.passed);
+    check_near(layout, flop_of(&d, "critic_infer"),
+               flop_of(&full, "critic_infer") + adapters * rows.all);
+    check_near(layout, flop_of(&d, "actor_train"),
+               EPOCHS
+                   * ((2 * matrices + 3 * adapters) * rows.all
+                      + 3.5 * attention
+                      /* logits, which are kept, and by input */
+                      + 2 * head * rows.targets));
+    check_near(layout, flop_of(&d, "critic_train"),
+               EPOCHS
+                   * ((2 * matrices + 3 * adapters) * rows.all
+                      + 3.5 * attention
+                      + 4 * 2 * H * rows.targets)); /* its head is trained */
+    forget_run(&d);
+    forget_run(&full);
+}
+
+/* So large a rank costs more than it saves: that is what it says. */
+static void test_flop(void)
+{
+    static const double rank[] = {1, 16, 500};
+    for (size_t i = 0; i < WEFT_COUNT(rank); i++) {
+        check_flop("layout=dp1", 1, 1, rank[i]);
+        check_flop("layout=dp2pp2,zero=2", 4, 1, rank[i]);
+        check_flop("layout=tp4", 4, 4, rank[i]);
+    }
+}
+
+static void test_large_rank(void)
+{
+    const struct weft_g_job job = {1, 1, false, 0, false};
+    const char *small[] = {"actor.lora_rank=4", NULL};
+    const char *large[] = {"actor.lora_rank=200", NULL};
+    const char *none[] = {"actor.lora_rank=0", NULL};
+    struct described_run s, l, n;
+    describe(&job, small, &s);
+    describe(&job, large, &l);
+    describe(&job, none, &n);
+    CHECK(flop_of(&s, "actor_train") < flop_of(&n, "actor_train"));
+    CHECK(flop_of(&l, "actor_train") > flop_of(&n, "actor_train"));
+    forget_run(&s);
+    forget_run(&l);
+    forget_run(&n);
+}
+
+/* ---- Bytes ----------------------------------------------------------------- */
+
+/* Of all places, of what is there for good. */
+static double bytes_of(const struct described_run *d, enum weft_mem_class c)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < d->r.n_tiles; i++) {
+        const struct weft_rec_tile *tile = &d->r.tile[i];
+        if (tile->permanent && tile->whole < 0 && tile->mem == c)
+            sum += (double) tile->bytes;
+    }
+    return sum;
+}
+
+/* f32, in so many copies: gradients of one group, two moments, and the weights;
+ * the critic's score, too, which is among its weights anyway. */
+static void check_bytes(const char *layout, int n_devices, double rank,
+                        double gradients, double states, double weights)
+{
+    const struct weft_g_job job = {1, n_devices, true, 0, false};
+    char actor[40], critic[40], groups[40];
+    const char *word[] = {layout, actor, critic, groups, NULL};
+    const char *none[] = {layout, groups, NULL};
+    struct described_run d, full;
+    double each = rank * (whole() + cut());
+    snprintf(actor, sizeof actor, "actor.lora_rank=%g", rank);
+    snprintf(critic, sizeof critic, "critic.lora_rank=%g", rank);
+    snprintf(groups, sizeof groups, "numerics.gradient_groups=%g", gradients);
+    describe(&job, word, &d);
+    describe(&job, none, &full);
+    check_near("gradients", bytes_of(&d, WEFT_MEM_GRADIENTS),
+               4 * gradients * (2 * each + H));
+    check_near("optimizer", bytes_of(&d, WEFT_MEM_OPTIMIZER),
+               2 * 4 * states * (2 * each + H));
+    check_near("weights",
+               bytes_of(&d, WEFT_MEM_WEIGHTS)
+                   - bytes_of(&full, WEFT_MEM_WEIGHTS),
+               4 * weights * 2 * each);
+    forget_run(&d);
+    forget_run(&full);
+}
+
+/* The memory plan of such a run, which is saved in the end, too. */
+static void test_predicted(void)
+{
+    const struct weft_g_job job = {1, 1, false, 0, false};
+    const char *word[] = {"layout=dp1", "actor.lora_rank=5",
+                          "critic.lora_rank=7", "numerics.gradient_groups=1"};
+    struct weft_plan plan = {.n_nodes = 0};
+    struct weft_config config;
+    struct weft_err err;
+    bool gangs = false;
+    double each = whole() + cut();
+    REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
+                                    word, &config, &err),
+               err);
+    REQUIRE_OK(weft_trainer_predict(&config, &job, &gangs, 0, &plan, &err),
+               err);
+    check_near("gradients", (double) plan.memory[0][WEFT_MEM_GRADIENTS],
+               4 * (12 * each + H));
+    check_near("optimizer", (double) plan.memory[0][WEFT_MEM_OPTIMIZER],
+               8 * (12 * each + H));
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
+/* Sides that tensor blocks cut are published in bf16 and have f32 masters; the
+ * others are f32, as norms are. */
+static void test_bf16(void)
+{
+    const struct weft_g_job job = {1, 1, false, 0, false};
+    const char *word[] = {"numerics.dtype=bf16", "actor.lora_rank=3",
+                          "critic.lora_rank=5", NULL};
+    const char *none[] = {"numerics.dtype=bf16", NULL};
+    struct described_run d, full;
+    describe(&job, word, &d);
+    describe(&job, none, &full);
+    check_near("optimizer", bytes_of(&d, WEFT_MEM_OPTIMIZER),
+               8 * (12 * cut() + 8 * whole()) + 8 * H);
+    check_near("weights",
+               bytes_of(&d, WEFT_MEM_WEIGHTS)
+                   - bytes_of(&full, WEFT_MEM_WEIGHTS),
+               8 * (2 * cut() + 4 * whole()));
+    forget_run(&d);
+    forget_run(&full);
+}
+
+static void test_bytes(void)
+{
+    static const double rank[] = {1, 16, 33};
+    for (size_t i = 0; i < WEFT_COUNT(rank); i++) {
+        check_bytes("layout=dp1", 1, rank[i], 1, 1, 1);
+        check_bytes("layout=dp2", 2, rank[i], 2, 2, 2);
+        check_bytes("layout=dp2,zero=1", 2, rank[i], 2, 1, 2);
+        check_bytes("layout=dp2,zero=2", 2, rank[i], 2, 1, 2);
+        check_bytes("layout=pp2", 2, rank[i], 1, 1, 1);
+    }
+}
+
+/* ---- What is sent ---------------------------------------------------------- */
+
+/* Bytes of a class that a call's copies and messages bring from place to place:
+ * to reallocate weights, or not. */
+static double sent(const struct described_run *d, const char *call,
+                   enum weft_mem_class c, bool moves)
+{
+    int32_t number = weft_flow_find_call(&d->t->flow, call);
+    double sum = 0;
+    REQUIRE(number > 0);
+    for (int64_t i = 0; i < d->r.n_tasks; i++) {
+        const struct weft_rec_task *t = &d->r.task[i];
+        if (t->call != number || t->moves != moves || t->n_access != 2)
+            continue; /* they have a source and a destination */
+        const struct weft_rec_access *a = &d->r.access[t->access];
+        const struct weft_rec_tile *from = &d->r.tile[a[0].tile];
+        const struct weft_rec_tile *to = &d->r.tile[a[1].tile];
+        if (from->place != to->place && from->mem == c && to->mem == c)
+            sum += (double) to->bytes;
+    }
+    return sum;
+}
+
+/* Two replicas: each sends the half of its gradient that the other owns, and of
+ * new weights the half that it owns itself. */
+static void test_exchanged(void)
+{
+    const struct weft_g_job job = {2, 1, false, 0, false};
+    const char *word[] = {"layout=dp2,zero=1", "actor.lora_rank=16",
+                          "numerics.gradient_groups=2", NULL};
+    struct described_run d;
+    double each = 4 * 16 * (whole() + cut());
+    describe(&job, word, &d);
+    check_near("gradients",
+               sent(&d, "actor_train", WEFT_MEM_GRADIENTS, false),
+               STEPS * each);
+    check_near("weights", sent(&d, "actor_train", WEFT_MEM_WEIGHTS, false),
+               STEPS * each);
+    forget_run(&d);
+}
+
+/* Two devices generate and one trains: there are frozen weights at all three,
+ * and adapters alone move to those that generate. */
+static void check_moved(const struct weft_g_job *job, const char *rank,
+                        double *moved_out, double *held_out)
+{
+    const char *word[] = {"layout=disaggregated", rank, NULL};
+    struct described_run d;
+    describe(job, word, &d);
+    *moved_out = sent(&d, "actor_generate", WEFT_MEM_WEIGHTS, true);
+    *held_out = bytes_of(&d, WEFT_MEM_WEIGHTS);
+    const struct weft_call_plan *p =
+        &d.t->plan.call[weft_flow_find_call(&d.t->flow, "actor_generate")];
+    CHECK_INT(p->dp, 2);
+    CHECK_INT(p->tp * p->pp, 1);
+    forget_run(&d);
+}
+
+static void test_moved(void)
+{
+    const struct weft_g_job job = {1, 4, true, 0, false};
+    double moved[3], held[3], place = whole() + cut();
+    double kv = H * 2 * (KV - KV / 2) * L; /* copies of KV heads */
+    double base = VOCAB * H + H + L * (2 * H + 2 * 16)
+                + L * H * (2 * Q + KV + 3 * FF) + kv;
+    check_moved(&job, "actor.lora_rank=0", &moved[0], &held[0]);
+    check_moved(&job, "actor.lora_rank=1", &moved[1], &held[1]);
+    check_moved(&job, "actor.lora_rank=16", &moved[2], &held[2]);
+    CHECK(moved[0]
+          > 4 * 2 * base); /* the table and the head of a tied model */
+    check_near("rank 1", moved[1], 4 * 2 * place);
+    check_near("rank 16", moved[2], 16 * 4 * 2 * place);
+    check_near("held", held[2] - held[1], 15 * 4 * 3 * place);
+    CHECK(held[1] - held[0] > 4 * 2 * base);
+}
+
+/* ---- A reference that shares ------------------------------------------------ */
+
+static void test_shares(void)
+{
+    const struct weft_g_job job = {1, 2, true, 0, false};
+    const char *own[] = {"layout=dp2", "actor.lora_rank=16", NULL};
+    const char *shared[] = {"layout=dp2", "actor.lora_rank=16",
+                            "reference.shares=true", NULL};
+    struct described_run a, b;
+    describe(&job, own, &a);
+    describe(&job, shared, &b);
+    const struct weft_g_layout *l = &a.t->layout[1];
+    struct weft_shape s = a.t->model[0].arch.shape;
+    double base = 0;
+    s.lora_rank = 0;
+    for (int k = 0; k < WEFT_N_TILE_KINDS; k++)
+        for (int32_t i = 0; i < s.n_blocks; i++) {
+            bool once = k == WEFT_TILE_NORMS || k == WEFT_TILE_FINAL;
+            bool layers = k == WEFT_TILE_LAYER || k == WEFT_TILE_NORMS;
+            if (!once || i == 0)
+                base += (layers ? L : 1)
+                      * (double) weft_g_fwd_bytes(&s, (enum weft_tile_kind) k,
+                                                  i);
+        }
+    REQUIRE(l->plan.dp == 2);
+    check_near("weights",
+               bytes_of(&a, WEFT_MEM_WEIGHTS)
+                   - bytes_of(&b, WEFT_MEM_WEIGHTS),
+               2 * base);
+    check_near("operations", flop_of(&b, "ref_infer"),
+               flop_of(&a, "ref_infer"));
+    /* it waits for no adapters */
+    CHECK(sent(&b, "ref_infer", WEFT_MEM_WEIGHTS, true) <= 0);
+    forget_run(&a);
+    forget_run(&b);
+}
+
+/* ---- Who refuses ------------------------------------------------------------ */
+
+static void refuse_config(const char *const *word, int n, const char *says)
+{
+    struct weft_config config;
+    struct weft_err err;
+    CHECK_FAILS(weft_run_config_read(fixture.config, n, word, &config, &err),
+                WEFT_EINVAL, err, says);
+}
+
+static void test_refused(void)
+{
+    static const char *const word[] = {"actor.lora_rank=8",
+                                       "layout=dp2,zero=3"};
+    static const char *const none[] = {"reference.shares=true"};
+    static const char *const stale[] = {"actor.lora_rank=8",
+                                        "rollout.staleness=1"};
+    static const char *const follows[] = {"actor.lora_rank=8",
+                                          "reference.every=2"};
+    static const char *const below[] = {"actor.lora_rank=-1"};
+    const struct weft_g_job job = {1, 2, false, 0, false};
+    struct weft_plan plan = {.n_nodes = 0};
+    struct weft_trainer *t = NULL;
+    struct weft_config config;
+    struct weft_err err;
+    CHECK_FAILS(weft_trainer_open(fixture.config, 1, word, &t, &err),
+                WEFT_EINVAL, err,
+                "'actor.lora_rank' is 8, but training has no LoRA adapters");
+    refuse_config(none, 1, "'reference.shares' needs 'actor.lora_rank'");
+    refuse_config(stale, 2, "'rollout.staleness' must be 0 with");
+    refuse_config(follows, 2, "'reference.every' must be 0 with");
+    refuse_config(below, 1, "'actor.lora_rank' must be from 0 to 65536");
+    REQUIRE_OK(weft_run_config_read(fixture.config, 2, word, &config, &err),
+               err);
+    CHECK_FAILS(weft_trainer_describe(&config, &job, &plan, &t, &err),
+                WEFT_EINVAL, err, "zero 3 cuts the weights that LoRA");
+    weft_config_release(&config);
+}
+
+/* The search does not list it either. */
+static void test_zero_3(void)
+{
+    static const char *const word[] = {"actor.lora_rank=8"};
+    struct weft_call_plan at = {
+        .mesh = {.n_nodes = 1, .n_devices = 2}, .dp = 2, .tp = 1, .pp = 1};
+    struct weft_run_needs needs;
+    struct weft_config config;
+    struct weft_err err;
+    REQUIRE_OK(weft_run_config_read(fixture.config, 1, word, &config, &err),
+               err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 2, 0, &needs, &err), err);
+    int32_t actor = weft_flow_find_call(&needs.flow, "actor_train");
+    int32_t critic = weft_flow_find_call(&needs.flow, "critic_train");
+    for (at.zero = 0; at.zero <= 3; at.zero++) {
+        CHECK(weft_price_can(&needs.plan, actor, &at) == (at.zero < 3));
+        CHECK(weft_price_can(&needs.plan, critic, &at));
+    }
+    weft_config_release(&config);
+}
+
+static void setup(void)
+{
+    fixture_make(&fixture);
+}
+
+static void teardown(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/lora", {"setup", setup}, {"test_flop", test_flop},
+           {"test_large_rank", test_large_rank}, {"test_bytes", test_bytes},
+           {"test_predicted", test_predicted}, {"test_bf16", test_bf16},
+           {"test_exchanged", test_exchanged}, {"test_moved", test_moved},
+           {"test_shares", test_shares}, {"test_refused", test_refused},
+           {"test_zero_3", test_zero_3}, {"teardown", teardown})
