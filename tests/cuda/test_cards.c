@@ -37,11 +37,19 @@ static void step_cpu(void *buffers[], void *arg)
     weft_k_adamw(&o, N, *AT(SCALE), AT(GRAD), AT(MASTER), AT(M), AT(V));
 }
 
+/* The worker's. That something was not ready when StarPU asked may be kept as
+ * an error, behind which nothing is launched. */
+static cudaStream_t stream(void)
+{
+    (void) cudaGetLastError();
+    return starpu_cuda_get_local_stream();
+}
+
 static void step_cuda(void *buffers[], void *arg)
 {
     struct weft_k_adamw o = options((int64_t) (intptr_t) arg);
-    weft_k_adamw_cuda(starpu_cuda_get_local_stream(), &o, N, AT(SCALE),
-                      AT(GRAD), AT(MASTER), AT(M), AT(V));
+    weft_k_adamw_cuda(stream(), &o, N, AT(SCALE), AT(GRAD), AT(MASTER), AT(M),
+                      AT(V));
 }
 
 /* The first N numbers. */
@@ -54,7 +62,7 @@ static void double_cpu(void *buffers[], void *arg)
 static void double_cuda(void *buffers[], void *arg)
 {
     (void) arg;
-    weft_k_add_cuda(starpu_cuda_get_local_stream(), AT(0), AT(0), N);
+    weft_k_add_cuda(stream(), AT(0), AT(0), N);
 }
 
 static struct starpu_codelet step = {
