@@ -12,7 +12,7 @@
 
 #include "plan/search/search.h"
 
-enum { MOST = 8, LONG = 24, OPTIONS = 8 };
+enum { MOST = 8, LONG = 24, OPTIONS = 8, DEVICES = 8 };
 
 static uint32_t state = 1;
 static inline uint32_t rnd(uint32_t n)
@@ -213,31 +213,80 @@ static inline double may_have(const struct oracle *q, int32_t c)
     return most;
 }
 
-/* As much more of every call that may and has all devices, as can be. False: of
- * none. */
-static inline bool more(const struct oracle *q, const double *may,
-                        double *left, double *does)
+/* What calls do within a step; those that any device takes parts of, on each
+ * device. */
+struct doing {
+    double dt, may[MOST], does[MOST], on[MOST][DEVICES];
+};
+
+/* On which devices a call can do more. */
+static inline void find_open(const struct oracle *q, const struct doing *w,
+                             const double *left, int32_t c, bool *open)
 {
-    bool open[MOST];
-    double load[64] = {0}, most = INFINITY;
-    int32_t n_open = 0, n = p.n_nodes * p.n_devices;
+    const struct weft_option *o = chosen(q->choice, c);
+    int32_t n = p.n_nodes * p.n_devices;
+    bool may = w->may[c] - w->does[c] > 1e-12, all = true;
+    for (int32_t d = 0; d < n; d++) {
+        open[d] = may && on(&o->plan.mesh, d);
+        all = all && !(open[d] && left[d] <= 1e-12);
+    }
+    for (int32_t d = 0; d < n; d++)
+        open[d] = open[d]
+               && (o->any_device
+                       ? left[d] > 1e-12
+                             && w->dt / o->seconds - w->on[c][d] > 1e-12
+                       : all);
+}
+
+/* As much more of every call that may and has devices, as can be. False: of
+ * none. */
+static inline bool more(const struct oracle *q, double *left, struct doing *w)
+{
+    bool open[MOST][DEVICES];
+    double load[DEVICES] = {0}, share[MOST] = {0}, most = INFINITY;
+    int32_t n = p.n_nodes * p.n_devices;
     for (int32_t c = 0; c < p.n_calls; c++) {
         const struct weft_option *o = chosen(q->choice, c);
-        open[c] = may[c] - does[c] > 1e-12;
-        for (int32_t d = 0; d < n; d++)
-            open[c] = open[c] && !(on(&o->plan.mesh, d) && left[d] <= 1e-12);
-        n_open += open[c];
-        for (int32_t d = 0; d < n && open[c]; d++)
-            load[d] += on(&o->plan.mesh, d) ? o->share * o->seconds : 0;
-        most = open[c] ? fmin(most, may[c] - does[c]) : most;
+        find_open(q, w, left, c, open[c]);
+        for (int32_t d = 0; d < n; d++) {
+            load[d] += open[c][d] ? o->share * o->seconds : 0;
+            share[c] += open[c][d] ? 1.0 / weft_mesh_size(&o->plan.mesh) : 0;
+            if (open[c][d] && o->any_device)
+                most = fmin(most, w->dt / o->seconds - w->on[c][d]);
+        }
+        if (share[c] > 0)
+            most = fmin(most, (w->may[c] - w->does[c]) / share[c]);
     }
     for (int32_t d = 0; d < n; d++)
         most = load[d] > 0 ? fmin(most, left[d] / load[d]) : most;
-    for (int32_t c = 0; c < p.n_calls; c++)
-        does[c] += open[c] ? most : 0;
+    if (most == INFINITY)
+        return false;
+    for (int32_t c = 0; c < p.n_calls; c++) {
+        w->does[c] += most * share[c];
+        for (int32_t d = 0; d < n; d++)
+            w->on[c][d] += open[c][d] ? most : 0;
+    }
     for (int32_t d = 0; d < n; d++)
-        left[d] -= load[d] > 0 ? most * load[d] : 0;
-    return n_open > 0;
+        left[d] -= most * load[d];
+    return true;
+}
+
+/* Devices of a call that works on all together have no time while one of them
+ * has none. */
+static inline void wait_for_others(const struct oracle *q,
+                                   const struct doing *w, double *left)
+{
+    for (int32_t again = 0; again < p.n_calls; again++)
+        for (int32_t c = 0; c < p.n_calls; c++) {
+            const struct weft_option *o = chosen(q->choice, c);
+            bool none = false;
+            for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
+                none = none || (on(&o->plan.mesh, d) && left[d] <= 1e-12);
+            for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
+                if (none && o->together && w->may[c] > 1e-12
+                    && on(&o->plan.mesh, d))
+                    left[d] = 0;
+        }
 }
 
 /* What each call does within a step: those with the highest priority first,
@@ -245,20 +294,29 @@ static inline bool more(const struct oracle *q, const double *may,
  * that can do more. */
 static inline void step(struct oracle *q, double dt)
 {
-    double left[64];
-    for (int32_t d = 0; d < 64; d++)
+    double left[DEVICES];
+    for (int32_t d = 0; d < DEVICES; d++)
         left[d] = dt;
     for (int level = 9; level >= 0; level--) {
-        double does[MOST] = {0}, may[MOST];
-        for (int32_t c = 0; c < p.n_calls; c++)
-            may[c] = q->priority[c] != level
-                       ? 0
-                       : fmin(dt / chosen(q->choice, c)->seconds,
-                              may_have(q, c) - q->part[c]);
-        while (more(q, may, left, does))
+        struct doing w;
+        bool some = false;
+        for (int32_t c = 0; c < p.n_calls; c++) {
+            w.may[c] = q->priority[c] != level
+                         ? 0
+                         : fmin(dt / chosen(q->choice, c)->seconds,
+                                may_have(q, c) - q->part[c]);
+            some = some || w.may[c] > 1e-12;
+        }
+        if (!some)
+            continue;
+        w.dt = dt;
+        memset(w.does, 0, sizeof w.does);
+        memset(w.on, 0, sizeof w.on);
+        wait_for_others(q, &w, left);
+        while (more(q, left, &w))
             continue;
         for (int32_t c = 0; c < p.n_calls; c++)
-            q->part[c] += does[c];
+            q->part[c] += w.does[c];
     }
     q->now += dt;
     for (int32_t c = 0; c < p.n_calls; c++)
@@ -362,6 +420,13 @@ static inline void make_random_of(const struct graph *g, uint32_t seed)
     for (int32_t k = 0; k < 3; k++)
         p.together[k] = rnd(1u << p.n_calls);
     p.n_together = (int32_t) rnd(4);
+    for (int32_t c = 0; c < p.n_calls; c++)
+        for (int32_t i = 0; i < p.call[c].n_options && !p.call[c].trains;
+             i++) {
+            option[c][i].together = rnd(3) == 0;
+            option[c][i].any_device = p.call[c].priority < 3
+                                   && !option[c][i].together && rnd(2);
+        }
 }
 
 static inline void make_random(uint32_t seed)

@@ -416,7 +416,6 @@ static void test_moves(void)
         struct weft_plan plan;
         lengths = k ? "lognormal:40:1" : "max";
         open_finding(&f, k ? deep_critic : fixture.config, 4, word);
-        f.find.finalists = 6;
         REQUIRE_OK(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan,
                                  &found, &err),
                    err);

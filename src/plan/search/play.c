@@ -7,12 +7,15 @@
  * time of each of its devices, which is less than all where stages wait for one
  * another: calls of lower priority have the rest. Those of equal priority go on
  * so that each would end at the same time. A call has the speed of its slowest
- * device.
+ * device; but where any device takes the next micro-batch, each goes on as it
+ * can. Devices that work together wait for one another, and do nothing else
+ * meanwhile.
  *
  * What reads a call's results and does not train begins with the first of them,
  * and then goes on as they come.
  */
 #include <math.h>
+#include <string.h>
 
 #include "plan/search/inside.h"
 
@@ -30,8 +33,10 @@ struct play {
     const struct weft_option *o[WEFT_MAX_CALLS];
     double move[WEFT_MAX_CALLS];
     uint32_t behind[WEFT_MAX_CALLS]; /* calls that it begins behind */
-    /* Devices that differ, by the calls that they have. */
+    /* Devices that differ, by the calls that they have, and how many of them
+     * there are. */
     uint32_t calls_of[MOST_DEVICES];
+    int32_t number_of[MOST_DEVICES];
     int32_t n_devices;
     /* of each call, in its iteration `done` */
     int32_t done[WEFT_MAX_CALLS];
@@ -43,38 +48,79 @@ struct play {
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Devices with the same calls are one, and one with fewer is never the
- * slowest. */
-static void add_device(struct play *q, uint32_t calls)
+/* Where meshes begin and end, ascending: their nodes, or devices of nodes.
+ * Returns how many places that are. */
+static int32_t find_edges(const struct play *q, bool nodes,
+                          int32_t edge[2 * WEFT_MAX_CALLS])
 {
     int32_t n = 0;
-    for (int32_t d = 0; d < q->n_devices; d++) {
-        if ((calls & ~q->calls_of[d]) == 0)
-            return;
-        if ((q->calls_of[d] & ~calls) != 0)
-            q->calls_of[n++] = q->calls_of[d];
+    for (int32_t k = 0; k < 2 * q->n; k++) {
+        const struct weft_mesh *m = &q->o[k / 2]->plan.mesh;
+        int32_t at = nodes ? m->node + k % 2 * m->n_nodes
+                           : m->device + k % 2 * m->n_devices;
+        int32_t i = n;
+        while (i > 0 && edge[i - 1] > at)
+            i--;
+        if (i > 0 && edge[i - 1] == at)
+            continue;
+        memmove(edge + i + 1, edge + i, (size_t) (n - i) * sizeof *edge);
+        edge[i] = at;
+        n++;
     }
+    return n;
+}
+
+static void add_devices(struct play *q, uint32_t calls, int32_t number)
+{
+    int32_t d = 0;
+    while (d < q->n_devices && q->calls_of[d] != calls)
+        d++;
+    if (d == MOST_DEVICES)
+        return;
+    if (d == q->n_devices)
+        q->number_of[q->n_devices++] = 0;
+    q->calls_of[d] = calls;
+    q->number_of[d] += number;
+}
+
+/* A device with fewer calls than another is never the slowest. */
+static void drop_devices(struct play *q)
+{
+    uint32_t kept[MOST_DEVICES];
+    int32_t n = 0;
+    for (int32_t i = 0; i < q->n_devices; i++) {
+        bool fewer = false;
+        for (int32_t k = 0; k < q->n_devices && !fewer; k++)
+            fewer = k != i && (q->calls_of[i] & ~q->calls_of[k]) == 0;
+        if (!fewer)
+            kept[n++] = q->calls_of[i];
+    }
+    memcpy(q->calls_of, kept, (size_t) n * sizeof *kept);
     q->n_devices = n;
-    if (n < MOST_DEVICES)
-        q->calls_of[q->n_devices++] = calls;
 }
 
 static void find_devices(struct play *q)
 {
-    for (int32_t i = 0; i < q->n; i++)
-        for (int32_t j = 0; j < q->n; j++) {
-            const struct weft_mesh *a = &q->o[i]->plan.mesh;
-            const struct weft_mesh *b = &q->o[j]->plan.mesh;
-            if (!weft_search_covers(a, a->node, b->device)
-                || !weft_search_covers(b, a->node, b->device))
-                continue;
+    int32_t node[2 * WEFT_MAX_CALLS], device[2 * WEFT_MAX_CALLS];
+    int32_t n_nodes = find_edges(q, true, node);
+    int32_t n_devices = find_edges(q, false, device);
+    bool any = false;
+    for (int32_t i = 0; i + 1 < n_nodes; i++)
+        for (int32_t k = 0; k + 1 < n_devices; k++) {
             uint32_t calls = 0;
             for (int32_t c = 0; c < q->n; c++)
                 calls |= (uint32_t) weft_search_covers(&q->o[c]->plan.mesh,
-                                                       a->node, b->device)
+                                                       node[i], device[k])
                       << c;
-            add_device(q, calls);
+            if (calls)
+                add_devices(q, calls,
+                            (node[i + 1] - node[i])
+                                * (device[k + 1] - device[k]));
         }
+    for (int32_t c = 0; c < q->n; c++)
+        any = any || q->o[c]->any_device;
+    if (!any)
+        drop_devices(q);
 }
 
 /* ---- What calls wait for ------------------------------------------------- */
@@ -176,13 +222,93 @@ static double most_rate(const struct play *q, int32_t c)
                                                                  : rate;
 }
 
-static void give(struct play *q, int32_t c, double rate, double *left)
+/* Devices that wait for another one, which calls of higher priority have, have
+ * no time left. */
+static void wait_together(const struct play *q, uint32_t calls, double *left)
 {
-    double use = rate * q->o[c]->share * q->o[c]->seconds;
-    q->rate[c] = rate;
-    for (int32_t d = 0; d < q->n_devices; d++)
-        if (q->calls_of[d] >> c & 1)
-            left[d] = left[d] - use > tiny ? left[d] - use : 0;
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t m = calls; m; m &= m - 1) {
+            int32_t c = __builtin_ctz(m);
+            bool waits = false;
+            for (int32_t d = 0; d < q->n_devices && q->o[c]->together; d++)
+                waits = waits || (q->calls_of[d] >> c & 1 && left[d] <= tiny);
+            if (!waits || most_rate(q, c) <= 0)
+                continue;
+            for (int32_t d = 0; d < q->n_devices; d++)
+                if (q->calls_of[d] >> c & 1 && left[d] > 0) {
+                    left[d] = 0;
+                    more = true;
+                }
+        }
+    }
+}
+
+/* What goes on with one speed: a call, or where any device takes its
+ * micro-batches, the share of it that devices with the same calls have. */
+struct unit {
+    int32_t call, device; /* -1: all of the call's */
+    double share;
+};
+
+static bool is_on(const struct play *q, const struct unit *u, int32_t device)
+{
+    return u->device < 0 ? q->calls_of[device] >> u->call & 1
+                         : u->device == device;
+}
+
+static int32_t find_units(const struct play *q, uint32_t calls,
+                          struct unit *unit)
+{
+    int32_t n = 0;
+    for (uint32_t m = calls; m; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        int32_t size = weft_mesh_size(&q->o[c]->plan.mesh);
+        if (!q->o[c]->any_device)
+            unit[n++] = (struct unit){c, -1, 1};
+        for (int32_t d = 0; d < q->n_devices && q->o[c]->any_device; d++)
+            if (q->calls_of[d] >> c & 1)
+                unit[n++] = (struct unit){c, d,
+                                          (double) q->number_of[d] / size};
+    }
+    return n;
+}
+
+/* The rate at which the first of n units can be no faster, as its call or a
+ * device is full. *call, *device: whose units these are, one of them; -1: the
+ * other. */
+static double first_full(const struct play *q, const double *own,
+                         const double *left, int32_t n,
+                         const struct unit *unit, int32_t *call,
+                         int32_t *device)
+{
+    double first = INFINITY, shares[WEFT_MAX_CALLS] = {0};
+    for (int32_t i = 0; i < n; i++)
+        shares[unit[i].call] += unit[i].share;
+    for (int32_t c = 0; c < q->n; c++) {
+        if (shares[c] <= 0)
+            continue;
+        double rate = fmin((own[c] - q->rate[c]) / shares[c],
+                           1 / q->o[c]->seconds);
+        if (rate < first) {
+            first = rate > 0 ? rate : 0;
+            *call = c;
+            *device = -1;
+        }
+    }
+    for (int32_t d = 0; d < q->n_devices; d++) {
+        double load = 0;
+        for (int32_t i = 0; i < n; i++)
+            if (is_on(q, &unit[i], d))
+                load += q->o[unit[i].call]->share
+                      * q->o[unit[i].call]->seconds;
+        if (load > 0 && left[d] < first * load) {
+            first = left[d] / load;
+            *call = -1;
+            *device = d;
+        }
+    }
+    return first;
 }
 
 /* Sets the rates of a set of calls of one priority; left: of each device. They
@@ -190,34 +316,28 @@ static void give(struct play *q, int32_t c, double rate, double *left)
  * the others go on from there. */
 static void share(struct play *q, uint32_t calls, double *left)
 {
+    struct unit unit[MOST_DEVICES * WEFT_MAX_CALLS];
     double own[WEFT_MAX_CALLS];
+    int32_t n = find_units(q, calls, unit);
     for (uint32_t m = calls; m; m &= m - 1)
         own[__builtin_ctz(m)] = most_rate(q, __builtin_ctz(m));
-    while (calls) {
-        double rate = INFINITY;
-        uint32_t full = 0; /* the calls that get it */
-        for (uint32_t m = calls; m; m &= m - 1) {
-            int32_t c = __builtin_ctz(m);
-            if (own[c] < rate) {
-                rate = own[c];
-                full = 1u << c;
+    while (n > 0) {
+        int32_t call, device, kept = 0;
+        double rate = first_full(q, own, left, n, unit, &call, &device);
+        for (int32_t i = 0; i < n; i++) {
+            const struct unit u = unit[i];
+            const struct weft_option *o = q->o[u.call];
+            if (device < 0 ? u.call != call : !is_on(q, &u, device)) {
+                unit[kept++] = u;
+                continue;
             }
+            q->rate[u.call] += rate * u.share;
+            double use = rate * o->share * o->seconds;
+            for (int32_t d = 0; d < q->n_devices; d++)
+                if (is_on(q, &u, d))
+                    left[d] = left[d] - use > tiny ? left[d] - use : 0;
         }
-        for (int32_t d = 0; d < q->n_devices; d++) {
-            uint32_t here = calls & q->calls_of[d];
-            double load = 0;
-            for (uint32_t m = here; m; m &= m - 1) {
-                const struct weft_option *o = q->o[__builtin_ctz(m)];
-                load += o->share * o->seconds;
-            }
-            if (here && left[d] < rate * load) {
-                rate = left[d] / load;
-                full = here;
-            }
-        }
-        for (uint32_t m = full; m; m &= m - 1)
-            give(q, __builtin_ctz(m), rate, left);
-        calls &= ~full;
+        n = kept;
     }
 }
 
@@ -243,6 +363,7 @@ static double set_rates(struct play *q)
             else if (at > q->now && at < next)
                 next = at;
         }
+        wait_together(q, calls, left);
         if (calls)
             share(q, calls, left);
     }

@@ -47,6 +47,10 @@ struct weft_option {
                         for it */
     double
         share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
+    /* its devices work together: none has time for others while one of them has
+     * none for it; any of its devices takes the next micro-batch, so that
+     * those that have time do more */
+    bool together, any_device;
     /* after which share of its seconds the first results are there, the first
      * quarter, half, three quarters; ascending, 1: with all others */
     double came[WEFT_SEARCH_PARTS];

@@ -171,13 +171,17 @@ static const struct weft_mesh *mesh_of(const struct weft_search *s,
     return &weft_search_chosen(s, choice, call)->plan.mesh;
 }
 
-/* The most work of a device, of a set of calls. Where samples move it can be on
- * any device of the call: no less than in the mean of these is on one. */
+/* The most work of a device, of a set of calls. Where samples move, or any
+ * device takes micro-batches, it can be on any device of the call: no less than
+ * in the mean of these, of all calls that have no others, is on one. */
 static double most_load(const struct weft_search *s, const int32_t *choice,
                         uint32_t calls)
 {
     uint32_t stay = calls & ~s->moving;
     double most = 0;
+    for (uint32_t m = stay; m; m &= m - 1)
+        if (weft_search_chosen(s, choice, __builtin_ctz(m))->any_device)
+            stay &= ~(m & -m);
     for (uint32_t i = stay; i; i &= i - 1) {
         for (uint32_t j = stay; j; j &= j - 1) {
             double load = load_at(
@@ -186,10 +190,16 @@ static double most_load(const struct weft_search *s, const int32_t *choice,
             most = load > most ? load : most;
         }
     }
-    for (uint32_t m = calls & s->moving; m; m &= m - 1) {
-        int32_t c = __builtin_ctz(m);
-        double load = mean_load(s, choice, stay | 1u << c,
-                                mesh_of(s, choice, c));
+    for (uint32_t m = calls & ~stay; m; m &= m - 1) {
+        const struct weft_mesh *mesh = mesh_of(s, choice, __builtin_ctz(m));
+        uint32_t inside = stay;
+        for (uint32_t k = calls & ~stay; k; k &= k - 1) {
+            const struct weft_mesh *own = mesh_of(s, choice,
+                                                  __builtin_ctz(k));
+            if (n_shared(own, mesh) == weft_mesh_size(own))
+                inside |= k & -k;
+        }
+        double load = mean_load(s, choice, inside, mesh);
         most = load > most ? load : most;
     }
     return most;
