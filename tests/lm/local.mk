@@ -19,7 +19,7 @@ cards_tests += %D%/test_gpu_goldens
 %C%_test_gpu_goldens_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_goldens_LDADD = $(all_libs)
 cards_tests += %D%/test_gpu_context
-%C%_test_gpu_context_SOURCES = %D%/test_gpu_context.c %D%/folder.h \
+%C%_test_gpu_context_SOURCES = %D%/test_gpu_context.c tests/folder.h \
 	tests/cuda/cpu_bits.h
 %C%_test_gpu_context_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_context_LDADD = $(all_libs)
