@@ -283,7 +283,7 @@ static inline void wait_for_others(const struct oracle *q,
             for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
                 none = none || (on(&o->plan.mesh, d) && left[d] <= 1e-12);
             for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
-                if (none && o->together && w->may[c] > 1e-12
+                if (none && o->gang && w->may[c] > 1e-12
                     && on(&o->plan.mesh, d))
                     left[d] = 0;
         }
@@ -423,9 +423,9 @@ static inline void make_random_of(const struct graph *g, uint32_t seed)
     for (int32_t c = 0; c < p.n_calls; c++)
         for (int32_t i = 0; i < p.call[c].n_options && !p.call[c].trains;
              i++) {
-            option[c][i].together = rnd(3) == 0;
+            option[c][i].gang = rnd(3) == 0;
             option[c][i].any_device = p.call[c].priority < 3
-                                   && !option[c][i].together && rnd(2);
+                                   && !option[c][i].gang && rnd(2);
         }
 }
 

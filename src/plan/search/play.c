@@ -222,16 +222,16 @@ static double most_rate(const struct play *q, int32_t c)
                                                                  : rate;
 }
 
-/* Devices that wait for another one, which calls of higher priority have, have
- * no time left. */
-static void wait_together(const struct play *q, uint32_t calls, double *left)
+/* Leaves no time on the devices of a gang one of whose devices calls of higher
+ * priority have taken: the others wait for that one. */
+static void wait_in_gangs(const struct play *q, uint32_t calls, double *left)
 {
     for (bool more = true; more;) {
         more = false;
         for (uint32_t m = calls; m; m &= m - 1) {
             int32_t c = __builtin_ctz(m);
             bool waits = false;
-            for (int32_t d = 0; d < q->n_devices && q->o[c]->together; d++)
+            for (int32_t d = 0; d < q->n_devices && q->o[c]->gang; d++)
                 waits = waits || (q->calls_of[d] >> c & 1 && left[d] <= tiny);
             if (!waits || most_rate(q, c) <= 0)
                 continue;
@@ -363,7 +363,7 @@ static double set_rates(struct play *q)
             else if (at > q->now && at < next)
                 next = at;
         }
-        wait_together(q, calls, left);
+        wait_in_gangs(q, calls, left);
         if (calls)
             share(q, calls, left);
     }

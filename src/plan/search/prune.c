@@ -82,7 +82,7 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
     if (!same_mesh(&a->plan.mesh, &b->plan.mesh) || a->seconds > b->seconds
         || a->share * a->seconds > b->share * b->seconds || !no_later(a, 0, b)
         || a->held > b->held || a->active > b->active
-        || a->weights > b->weights || (a->together && !b->together)
+        || a->weights > b->weights || (a->gang && !b->gang)
         || (!a->any_device && b->any_device))
         return false;
     if ((s->trainer[call] < 0 && c->trunk == 0)

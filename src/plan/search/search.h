@@ -47,10 +47,12 @@ struct weft_option {
                         for it */
     double
         share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
-    /* its devices work together: none has time for others while one of them has
-     * none for it; any of its devices takes the next micro-batch, so that
-     * those that have time do more */
-    bool together, any_device;
+    /* its devices work as a gang: while one of them has no time for it, the
+     * others wait and have none for other calls */
+    bool gang;
+    /* any of its devices takes the next micro-batch: those that have time do
+     * more than the others */
+    bool any_device;
     /* after which share of its seconds the first results are there, the first
      * quarter, half, three quarters; ascending, 1: with all others */
     double came[WEFT_SEARCH_PARTS];

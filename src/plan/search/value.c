@@ -172,8 +172,9 @@ static const struct weft_mesh *mesh_of(const struct weft_search *s,
 }
 
 /* The most work of a device, of a set of calls. Where samples move, or any
- * device takes micro-batches, it can be on any device of the call: no less than
- * in the mean of these, of all calls that have no others, is on one. */
+ * device takes micro-batches, it can be on any device of the call: then one of
+ * these has no less than the mean of what they all have, which is what stays
+ * there, and all of what is done on no other device. */
 static double most_load(const struct weft_search *s, const int32_t *choice,
                         uint32_t calls)
 {

@@ -138,7 +138,7 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
                      * fmax(1 - priced->busy_s / priced->seconds, 0),
         .held = priced->state,
         .active = priced->active,
-        .together = priced->together,
+        .gang = priced->gang,
         .any_device = priced->any_device};
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         o.came[k] = fmin(fmax(priced->came[k], k > 0 ? o.came[k - 1] : 0), 1);

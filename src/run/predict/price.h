@@ -47,7 +47,7 @@ struct weft_priced {
      * what it has for good beside them, which are gradients and optimizer state
      * or a KV cache; what its tasks need while they run */
     double weights, state, active;
-    bool together, any_device; /* see struct weft_option */
+    bool gang, any_device; /* see struct weft_option */
 };
 
 struct weft_pricer;

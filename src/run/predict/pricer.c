@@ -287,8 +287,8 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
         rc = record_smaller(p, call, z, t, out, &step_s, err);
     const struct weft_g_layout *layout = &t->layout[call];
     bool trains = weft_flow_trains(p->needs->flow, call);
-    out->together = layout->plan.tp > 1 && !trains
-                 && (layout->is_gang || layout->is_gpu_gang);
+    out->gang = layout->plan.tp > 1 && !trains
+             && (layout->is_gang || layout->is_gpu_gang);
     out->any_device = layout->any_device && !trains && layout->plan.dp > 1
                    && layout->plan.mesh.n_nodes == 1 /* of a place */
                    && p->needs->flow->call[call].kind != WEFT_GENERATE;
@@ -346,7 +346,7 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         double time = weft_price_share(p, call, at, &z, corner, true);
         if (corner == 0)
             shortest_s = one.seconds;
-        out->together = one.together;
+        out->gang = one.gang;
         out->any_device = one.any_device;
         out->seconds += one.seconds * time;
         out->busy_s += one.busy_s * time;
