@@ -42,6 +42,7 @@ run_sources = \
 	%D%/predict/options_moved.c \
 	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
 	%D%/predict/price_least.c %D%/predict/price_sizes.c \
+	%D%/predict/price_lengths.c \
 	%D%/predict/pricer.c \
 	%D%/predict/pricer_inside.h %D%/predict/candidates.c %D%/predict/candidates_inside.h \
 	%D%/predict/candidates_price.c \

@@ -16,8 +16,9 @@ check_PROGRAMS += %D%/test_weigh
 
 check_PROGRAMS += %D%/test_plan_again
 %C%_test_plan_again_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_times
+check_PROGRAMS += %D%/test_times %D%/test_prices
 %C%_test_times_LDADD = $(all_libs)
+%C%_test_prices_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_behind
 %C%_test_behind_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_window

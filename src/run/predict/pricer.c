@@ -235,8 +235,9 @@ static int set_left_out(const struct weft_trainer *t, int32_t call,
 /* Records the run that was made smaller, and plays it. */
 static int record_smaller(const struct weft_pricer *p, int32_t call,
                           const struct weft_price_sizes *z,
-                          struct weft_trainer *t, struct weft_priced *out,
-                          double *step_s, struct weft_err *err)
+                          const int32_t *response, struct weft_trainer *t,
+                          struct weft_priced *out, double *step_s,
+                          struct weft_err *err)
 {
     struct weft_simulate_options one = *p->options;
     struct weft_g_layout *layout = &t->layout[call];
@@ -247,6 +248,7 @@ static int record_smaller(const struct weft_pricer *p, int32_t call,
     bool *left_out = NULL;
     one.iterations = 1;
     one.calls = 1u << call;
+    one.response = response;
     if (!p->whole)
         one.joined_steps = p->t->config.rollout.max_new_tokens / FINE;
     if (p->whole)
@@ -278,13 +280,22 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
                         struct weft_priced *out, struct weft_err *err)
 {
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    struct weft_price_lengths lengths = {.response = NULL};
     double step_s = 0;
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     make_smaller(p, call, at, z, corner, t);
     int rc = lay_out(t, err);
+    if (!rc && !p->whole)
+        rc = weft_price_lengths_set(p, call, at->dp, t, &lengths, err);
     if (!rc)
-        rc = record_smaller(p, call, z, t, out, &step_s, err);
+        rc = record_smaller(p, call, z, lengths.response, t, out, &step_s,
+                            err);
+    if (!rc && lengths.simulated) {
+        out->busy_s = fmin(out->busy_s * lengths.busy, out->seconds);
+        memcpy(out->came, lengths.came, sizeof out->came);
+    }
+    weft_price_lengths_release(&lengths);
     const struct weft_g_layout *layout = &t->layout[call];
     bool trains = weft_flow_trains(p->needs->flow, call);
     out->gang = layout->plan.tp > 1 && !trains

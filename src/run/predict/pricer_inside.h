@@ -83,6 +83,25 @@ WEFT_INLINE int32_t weft_price_part(int32_t n, int32_t part, int32_t all)
     return all > 0 ? (int32_t) weft_ceil_div((int64_t) n * part, all) : n;
 }
 
+/* Responses of a smaller run, in which replicas of a call are recorded that
+ * stand for more of them. */
+struct weft_price_lengths {
+    int32_t
+        *response; /* of its samples; NULL: all are as long as they can be */
+    /* the call generates, and was simulated: its devices are busy so many times
+     * as long as those that are recorded; when samples end, as in struct
+     * weft_priced */
+    bool simulated;
+    double busy, came[WEFT_SEARCH_PARTS];
+};
+/* replicas: of the call in the whole run. Release it also after an error.
+ * Errors: WEFT_ENOMEM; those of weft_costs_create(). */
+int weft_price_lengths_set(const struct weft_pricer *p, int32_t call,
+                           int32_t replicas, struct weft_trainer *t,
+                           struct weft_price_lengths *out,
+                           struct weft_err *err);
+void weft_price_lengths_release(struct weft_price_lengths *lengths);
+
 /* Sets samples of all calls. */
 void weft_price_samples_set(struct weft_pricer *p);
 

@@ -169,9 +169,12 @@ static int give_lengths(struct weft_simulation *s, struct weft_err *err)
     for (int32_t i = 0; i < s->how.iterations && !rc; i++) {
         int32_t *length = s->length + (size_t) i * rounds * n;
         for (size_t k = 0; k < n; k++)
-            length[k] = weft_lengths_draw(s->options->lengths, t->config.seed,
-                                          s->how.first + i, (int64_t) k,
-                                          t->config.rollout.max_new_tokens);
+            length[k] = s->options->response
+                          ? s->options->response[k]
+                          : weft_lengths_draw(
+                              s->options->lengths, t->config.seed,
+                              s->how.first + i, (int64_t) k,
+                              t->config.rollout.max_new_tokens);
         if (s->options->run_dir && weft_config_generates(&t->config))
             rc = read_some_lengths(s, s->how.first + i, n, length, err);
     }

@@ -52,7 +52,9 @@ struct weft_simulated {
 struct weft_simulate_options {
     const struct weft_cluster *cluster;  /* ranks are its nodes, or parts */
     const struct weft_costs_file *costs; /* tasks as measured; NULL: none */
-    const struct weft_lengths *lengths;  /* of responses */
+    const struct weft_lengths *lengths;  /* of responses ... */
+    const int32_t *response; /* ... or those of each iteration's samples;
+                                NULL: these are drawn */
     int32_t iterations;
     uint32_t calls; /* the rest is left out; 0: none (predict/recorded.h) */
     /* a run of the configuration: its last iterations are simulated, with the
