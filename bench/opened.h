@@ -22,7 +22,8 @@ struct opened {
     struct weft_find find;
 };
 
-/* argv: CLUSTER.yaml NODES another CONFIG.yaml [key=value ...]. */
+/* argv: CLUSTER.yaml NODES another CONFIG.yaml [key=value ...]. Responses are as
+ * long as WEFT_BENCH_LENGTHS says (`weft simulate --lengths`), else the longest. */
 static void opened_open(int argc, char **argv, struct opened *o)
 {
     if (argc < 5) {
@@ -35,7 +36,8 @@ static void opened_open(int argc, char **argv, struct opened *o)
     CHECK(weft_cluster_read(argv[1], &o->cluster, &err));
     CHECK(weft_run_config_read(
         argv[4], argc - 5, (const char *const *) argv + 5, &o->config, &err));
-    CHECK(weft_lengths_read("max", &o->lengths, &err));
+    const char *lengths = getenv("WEFT_BENCH_LENGTHS");
+    CHECK(weft_lengths_read(lengths ? lengths : "max", &o->lengths, &err));
     CHECK(weft_run_needs_read(&o->config, atoi(argv[2]),
                               o->cluster.kind[0].n_devices, 0, &o->needs,
                               &err));

@@ -5,6 +5,9 @@
  * searches (weft_run_draw()). All times are of the processor.
  *
  *     search CLUSTER.yaml NODES PLANS CONFIG.yaml [key=value ...]
+ *
+ * WEFT_BENCH_LENGTHS=lognormal:200:0.8: of responses, in place of the longest.
+ * WEFT_BENCH_CALLS=1 prints the calls of each plan.
  */
 #include <math.h>
 #include <time.h>
