@@ -60,19 +60,20 @@ static int read_needs(const struct weft_cli_planned *o,
     return rc;
 }
 
-/* Whether the nodes of a cluster have room for the plan's. */
+/* Whether the nodes of a cluster have room for the plan's: its GPUs, if the plan
+ * has any, are the cluster's devices. */
 static int check_cluster(const struct weft_cluster *cluster,
                          const struct weft_plan *plan, struct weft_err *err)
 {
-    int32_t n = weft_cluster_fits(cluster, plan->n_devices);
+    int32_t devices = plan->n_gpus > 0 ? plan->n_gpus : plan->n_devices;
+    int32_t n = weft_cluster_fits(cluster, devices);
     return n >= plan->n_nodes
              ? 0
              : weft_err_set(
                  err, WEFT_EINVAL,
                  "the plan is for %d nodes of %d devices, of which "
                  "cluster '%s' has %d",
-                 (int) plan->n_nodes, (int) plan->n_devices, cluster->name,
-                 (int) n);
+                 (int) plan->n_nodes, (int) devices, cluster->name, (int) n);
 }
 
 /* Reads and checks the plan of `--check`; its cluster is used where none is

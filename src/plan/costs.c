@@ -38,7 +38,9 @@ static int32_t node_links(const struct weft_node_kind *kind)
 /* ---- Where places are -------------------------------------------------- */
 
 struct spot {
+    int32_t place;
     int32_t node, device; /* of the node; -1: its memory */
+    int32_t near;         /* the device of the node whose rail it uses */
 };
 
 /* Devices of a rank that the cluster describes: in a job on GPUs these, not the
@@ -54,7 +56,23 @@ static struct spot spot_of(const struct weft_costs *c, int32_t place)
     int32_t part = c->first[rank];
     bool own = c->job.n_gpus > 0 ? local < c->job.n_gpus
                                  : c->job.place_per_device;
-    return (struct spot){c->node[rank], own ? part + local : -1};
+    return (struct spot){place, c->node[rank], own ? part + local : -1,
+                         own ? part + local : 0};
+}
+
+/* Where a tile lies: what is the host's at the place of a GPU lies where the
+ * rank's CPU devices have theirs, near that GPU. */
+static struct spot spot_of_tile(const struct weft_costs *c,
+                                const struct weft_rec_tile *tile)
+{
+    struct spot s = spot_of(c, tile->place);
+    int32_t local = tile->place % c->n_places, gpus = c->job.n_gpus;
+    if (weft_mem_class_on_host((enum weft_mem_class) tile->mem)
+        && local < gpus && gpus < c->n_places) {
+        s.place += gpus - local;
+        s.device = -1;
+    }
+    return s;
 }
 
 static int32_t node_of_device(const struct weft_costs *c, int32_t device)
@@ -67,8 +85,7 @@ static int32_t node_of_device(const struct weft_costs *c, int32_t device)
 static int32_t rail(const struct weft_costs *c, struct spot s, int way)
 {
     const struct weft_node_kind *kind = kind_of(c, s.node);
-    int32_t device = s.device < 0 ? 0 : s.device;
-    int32_t n = device * kind->n_rails / kind->n_devices;
+    int32_t n = s.near * kind->n_rails / kind->n_devices;
     return c->first_link[s.node] + WAYS * n + way;
 }
 
@@ -106,10 +123,9 @@ static void fill_links(struct weft_costs *c, int32_t node)
         *at++ = host;
 }
 
-int32_t weft_costs_path(const struct weft_costs *c, int32_t from, int32_t to,
-                        int32_t link[WEFT_COSTS_PATH], double *latency_s_out)
+static int32_t path(const struct weft_costs *c, struct spot a, struct spot b,
+                    int32_t link[WEFT_COSTS_PATH], double *latency_s_out)
 {
-    struct spot a = spot_of(c, from), b = spot_of(c, to);
     const struct weft_node_kind *ka = kind_of(c, a.node);
     const struct weft_node_kind *kb = kind_of(c, b.node);
     int32_t n = 0;
@@ -128,24 +144,18 @@ int32_t weft_costs_path(const struct weft_costs *c, int32_t from, int32_t to,
         bool down = a.device >= 0; /* to the node's memory */
         link[n++] = port(c, down ? a : b, true, down ? OUT : IN);
         *latency_s_out = ka->host.latency_s;
-    } else if (from != to) { /* ranks that share a node's memory */
-        struct spot first = {a.node, 0};
+    } else if (a.place != b.place) { /* ranks that share a node's memory */
+        struct spot first = {.node = a.node, .device = 0};
         link[n++] = port(c, first, false, OUT);
         *latency_s_out = ka->inside.latency_s;
     }
     return n;
 }
 
-/* The place in whose memory a tile lies: what is the host's at the place of a
- * GPU lies where the rank's CPU devices have theirs. */
-static int32_t place_of(const struct weft_costs *c,
-                        const struct weft_rec_tile *tile)
+int32_t weft_costs_path(const struct weft_costs *c, int32_t from, int32_t to,
+                        int32_t link[WEFT_COSTS_PATH], double *latency_s_out)
 {
-    int32_t local = tile->place % c->n_places, gpus = c->job.n_gpus;
-    bool host = weft_mem_class_on_host((enum weft_mem_class) tile->mem);
-    return host && local < gpus && gpus < c->n_places
-             ? tile->place - local + gpus
-             : tile->place;
+    return path(c, spot_of(c, from), spot_of(c, to), link, latency_s_out);
 }
 
 int32_t weft_costs_message(const struct weft_costs *c,
@@ -154,12 +164,11 @@ int32_t weft_costs_message(const struct weft_costs *c,
                            double *latency_s_out, double *bytes_out)
 {
     const struct weft_rec_task *t = &r->task[task];
-    int32_t from = t->place, to = t->place;
-    for (int64_t a = t->access; a < t->access + t->n_access; a++) {
-        int32_t place = place_of(c, &r->tile[r->access[a].tile]);
-        *(r->access[a].mode == 0 ? &from : &to) = place;
-    }
-    int32_t n = weft_costs_path(c, from, to, link, latency_s_out);
+    struct spot from = spot_of(c, t->place), to = from;
+    for (int64_t a = t->access; a < t->access + t->n_access; a++)
+        *(r->access[a].mode == 0 ? &from : &to) =
+            spot_of_tile(c, &r->tile[r->access[a].tile]);
+    int32_t n = path(c, from, to, link, latency_s_out);
     double steps = t->work.n_steps; /* it may stand for several */
     *bytes_out = (double) t->work.bytes;
     if (n > 0 && c->job.file && t->kind == WEFT_REC_MESSAGE) {

@@ -345,6 +345,32 @@ static void test_host(void)
     CHECK(weft_costs_task(costs, &r, reads, 4) < 1e6 / 20e9);
     weft_recording_release(&r);
     weft_costs_free(costs);
+    /* a message of a GPU passes host memory, and the GPU's own rail: the first
+     * two of four share one, the others the second */
+    REQUIRE_OK(weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                          .n_ranks = 2,
+                                                          .n_devices = 5,
+                                                          .n_gpus = 4},
+                                 &costs, &err),
+               err);
+    for (int32_t gpu = 0; gpu < 4; gpu++) {
+        weft_recording_init(&r);
+        from = tile(gpu, 1000000);
+        to = tile(5 + gpu, 1000000);
+        r.tile[from].mem = r.tile[to].mem = WEFT_MEM_HOST;
+        int64_t message = task(WEFT_REC_MESSAGE, 5 + gpu, NULL);
+        weft_recording_access(&r, from, 0);
+        weft_recording_access(&r, to, 1);
+        weft_recording_work(&r, NULL);
+        CHECK_INT(
+            weft_costs_message(costs, &r, message, at, &latency, &bytes), 2);
+        CHECK_INT(weft_costs_path(costs, gpu, 5 + gpu, link, &latency), 2);
+        CHECK(at[0] == link[0] && at[1] == link[1]);
+        CHECK((at[0] == back[0]) == (gpu % 2 == 1));
+        memcpy(back, at, sizeof back);
+        weft_recording_release(&r);
+    }
+    weft_costs_free(costs);
 }
 
 /* CPU devices beside GPUs are no devices of the cluster, even where each has a
