@@ -120,6 +120,10 @@ expect 0 "on 8 devices" "$ppo" --from layout=tp4pp2 \
 # CPU devices beside GPUs are not the cluster's.
 expect 0 "on 5 devices" "$ppo" runtime.devices=gpu runtime.cpu_devices=1 \
     --nodes 1
+"$weft" plan "$ppo" runtime.devices=gpu runtime.cpu_devices=1 --gpus 4 \
+    --cluster cluster.yaml --nodes 1 -o gpus.json >out 2>&1 ||
+    fail "weft plan fails with GPUs"
+expect 0 "on 5 devices" "$ppo" runtime.devices=gpu --plan gpus.json
 
 expect 0 "" "$ppo" --nodes 1 --devices 2 --json
 mv out table
