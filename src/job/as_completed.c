@@ -20,9 +20,6 @@ static const char *over_all(const struct weft_config *c,
         if (reward->type == WEFT_REWARD_CALLBACK)
             return "a callback gets an iteration's samples at once "
                    "(reward.type)";
-        if (reward->type == WEFT_REWARD_MODEL && reward->own_tokenizer)
-            return "a reward model reads all samples' texts in tokens of its "
-                   "own (reward.own_tokenizer)";
         if (reward->normalize != WEFT_NORMALIZE_NONE
             || (reward->type == WEFT_REWARD_MODEL && reward->clip > 0))
             return "scores are brought to one scale over all samples "

@@ -123,6 +123,22 @@ cat judged-tail-2-*/metrics.jsonl >moved/metrics.jsonl
 above_zero moved gen/migrated
 mv others layouts
 
+# ---- ... and train as they complete -----------------------------------------
+mv layouts others
+sed -e 's/normalize: running, clip: 2/weight: 1/' \
+    -e 's/ppo: {/&whiten_advantages: false, /' judged.yaml >early.yaml
+early='train.as_completed=true layout=disaggregated rollout.chunk_tokens=1'
+cat >layouts <<TEXT
+1 runtime.devices=4 $early
+2 runtime.devices=2 $early runtime.place=device
+4 runtime.devices=1 $early
+TEXT
+compare early
+mkdir completed
+cat early-4-*/metrics.jsonl >completed/metrics.jsonl
+above_zero completed train/early_mini_batches
+mv others layouts
+
 # ---- Epochs, with a smaller step at their ends ------------------------------
 data() # ALGORITHM BATCH MODELS DATA
 {

@@ -119,6 +119,48 @@ static void test_layouts(void)
     }
 }
 
+/* A reward model reads texts in tokens of its own, other ones than the
+ * policy's and fewer, beside a rule and in front of a critic. */
+static void test_texts(void)
+{
+    static const char *const layout[][4] = {
+        {"runtime.devices=4", APART},
+        {"runtime.devices=4", APART, "rollout.slots=3", PLACES},
+        {"runtime.devices=8", APART, PLACES,
+         "rollout.inter_stage_fusion=true"}};
+    struct weft_init_options o = fixture_model();
+    struct weft_err err;
+    char path[600], reward[800];
+    snprintf(path, sizeof path, "%s/words", fixture.dir);
+    REQUIRE_OK(weft_dir_create(path, &err), err);
+    snprintf(path, sizeof path, "%s/words/tokenizer.json", fixture.dir);
+    REQUIRE_OK(
+        weft_file_copy(weft_test_data("tokenizer/gpt2.json"), path, &err),
+        err);
+    snprintf(path, sizeof path, "%s/words", fixture.dir);
+    o.scalar_head = true;
+    o.tied = false;
+    o.tokenizer = path;
+    fixture_init_model(&fixture, "judge", &o);
+    snprintf(reward, sizeof reward,
+             "reward=[{type: model, model: %s/judge, own_tokenizer: true}, "
+             "{type: length, target: 4}]",
+             fixture.dir);
+    const char *plain[] = {"runtime.devices=1", reward, NULL};
+    CHECK(run("texts", plain, 3) == -1);
+    CHECK(!weft_hash_equal(fixture_hash(&fixture, "texts", 3),
+                           fixture_hash(&fixture, "whole", 3)));
+    for (size_t i = 0; i < WEFT_COUNT(layout); i++) {
+        const char *word[7] = {EARLY, reward};
+        char name[32];
+        for (int k = 0; k < 4 && layout[i][k]; k++)
+            word[k + 2] = layout[i][k];
+        snprintf(name, sizeof name, "texts-%zu", i);
+        CHECK(run(name, word, 3) > 0);
+        compare(name, "texts");
+    }
+}
+
 /* A sample waits for those that it is compared with. */
 static void test_groups(void)
 {
@@ -316,6 +358,6 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/as_completed", {"make", test_make}, {"layouts", test_layouts},
-           {"groups", test_groups}, {"begins", test_begins},
-           {"resumed", test_resumed}, {"why", test_why},
-           {"remove", test_remove})
+           {"texts", test_texts}, {"groups", test_groups},
+           {"begins", test_begins}, {"resumed", test_resumed},
+           {"why", test_why}, {"remove", test_remove})

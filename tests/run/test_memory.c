@@ -342,7 +342,11 @@ static void test_memory_texts(void)
         {"runtime.devices=4", "runtime.place=device", "layout=dp4",
          "rollout.inter_stage_fusion=true", "rollout.remaining=0.5"},
         {"runtime.devices=2", "runtime.place=node", "layout=dp2"},
-        {"runtime.devices=4", "runtime.place=device", "layout=tp2pp2"}};
+        {"runtime.devices=4", "runtime.place=device", "layout=tp2pp2"},
+        {"runtime.devices=4", "layout=disaggregated",
+         "train.as_completed=true", "ppo.whiten_advantages=false"},
+        {"runtime.devices=4", "runtime.place=device", "layout=disaggregated",
+         "train.as_completed=true", "ppo.whiten_advantages=mini_batch"}};
     struct weft_init_options o = fixture_model();
     char reward[700];
     o.scalar_head = true;

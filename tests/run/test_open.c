@@ -10,9 +10,19 @@ enum { SAMPLES = 12 };
 
 static struct fixture fixture;
 
+/* A reward model that reads texts in tokens of its own. */
+static char own_tokens[700];
+
 static void test_make(void)
 {
+    struct weft_init_options o = fixture_model();
     fixture_make(&fixture);
+    o.scalar_head = true;
+    o.tied = false;
+    fixture_init_model(&fixture, "judge", &o);
+    snprintf(own_tokens, sizeof own_tokens,
+             "reward=[{type: model, model: %s/judge, own_tokenizer: true}]",
+             fixture.dir);
 }
 
 /* Tasks of inference of each rank. */
@@ -94,7 +104,7 @@ static void test_bound(void)
     enum { RANKS = 4, DRAWS = 200, STATUSES = 200 };
     static const struct {
         struct weft_g_job job;
-        const char *words[9];
+        const char *words[10];
     } row[] = {
         {{4, 1, true, 0, false},
          {"layout=dp2tp2,shares=3:1", "runtime.overlap=false"}},
@@ -115,7 +125,13 @@ static void test_bound(void)
           "ppo.whiten_advantages=mini_batch", "rollout.slots=2",
           "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
           "rollout.prompts=4", "rollout.prefill_tokens=16",
-          "train.micro_batch_tokens=32"}}};
+          "train.micro_batch_tokens=32"}},
+        {{4, 1, true, 0, false},
+         {"layout=disaggregated", "train.as_completed=true",
+          "ppo.whiten_advantages=false", "rollout.slots=2",
+          "rollout.chunk_tokens=1", "rollout.max_new_tokens=7",
+          "rollout.prompts=4", "rollout.prefill_tokens=16",
+          "train.micro_batch_tokens=32", own_tokens}}};
     uint32_t seed = 1;
     for (size_t i = 0; i < WEFT_COUNT(row); i++) {
         const struct weft_g_job *job = &row[i].job;
@@ -127,7 +143,7 @@ static void test_bound(void)
         struct weft_recording r;
         struct weft_err err;
         int n = 0;
-        while (n < 9 && row[i].words[n])
+        while (n < 10 && row[i].words[n])
             n++;
         REQUIRE_OK(weft_run_config_read(fixture.config, n, row[i].words,
                                         &config, &err),

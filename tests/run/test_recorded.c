@@ -60,10 +60,14 @@ static int note_length(void *ctx, const struct weft_reward_sample *sample,
 static void read_lengths(struct weft_trainer *t, struct lengths *l)
 {
     const struct weft_config *c = &t->config;
-    for (int32_t k = 0; l->n == 0 && k < t->replays.n; k++)
-        memcpy(l->n_total + (size_t) k * (size_t) l->all,
-               t->replays.kept[k].n_total,
-               (size_t) l->all * sizeof *l->n_total);
+    size_t all = (size_t) l->all;
+    for (int32_t k = 0; l->n == 0 && k < t->replays.n; k++) {
+        memcpy(l->n_total + (size_t) k * all, t->replays.kept[k].n_total,
+               all * sizeof *l->n_total);
+        if (t->reward_text[1])
+            memcpy(l->text + ((size_t) k * 2 + 1) * all,
+                   t->replays.kept[k].n_text + all, all * sizeof *l->text);
+    }
     for (int32_t k = 0; k < l->n; k++) {
         int32_t i = k % l->all;
         int32_t prompt = i < SAMPLES ? i / c->rollout.samples_per_prompt
@@ -75,8 +79,8 @@ static void read_lengths(struct weft_trainer *t, struct lengths *l)
     for (int32_t i = 0; t->next && i < l->all; i++)
         l->n_total[l->n + i] = t->next->sample[i].n_total;
     if (t->next && t->reward_text[1])
-        memcpy(l->text + ((size_t) STEPS * 2 + 1) * (size_t) l->all,
-               t->next->n_text + l->all, (size_t) l->all * sizeof *l->text);
+        memcpy(l->text + ((size_t) STEPS * 2 + 1) * all,
+               t->next->n_text + l->all, all * sizeof *l->text);
 }
 
 /* The most open tasks of each rank that are predicted. */
@@ -453,7 +457,7 @@ static void check_streams(const char *reward)
 /* A reward model that reads texts in its own tokens. */
 static void test_same_text(void)
 {
-    char reward[800];
+    char reward[800], early[800];
     struct weft_init_options o = fixture_model();
     struct weft_err err;
     char path[600];
@@ -465,6 +469,11 @@ static void test_same_text(void)
              "judge, model: \"%s\", own_tokenizer: true, normalize: "
              "running}]",
              path);
+    snprintf(
+        early, sizeof early,
+        "reward=[{type: length, target: 4}, {type: model, model: \"%s\", "
+        "own_tokenizer: true}]",
+        path);
     if (weft_world_rank() == 0)
         REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
     weft_world_min(0); /* the folder is there */
@@ -475,8 +484,11 @@ static void test_same_text(void)
          "rollout.remaining=0.5", "rollout.instances=1",
          "rollout.chunk_tokens=1"},
         {devices(4), reward, "layout=dp2pp2", "rollout.staleness=1",
+         "rollout.slots=2"},
+        {devices(4), early, "layout=disaggregated", "train.as_completed=true",
+         "ppo.whiten_advantages=false", "rollout.chunk_tokens=1",
          "rollout.slots=2"}};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "text-%d", i);
         check_same(&fixture, name, word[i]);

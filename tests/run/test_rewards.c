@@ -418,6 +418,23 @@ static void test_other_tokenizer(void)
     }
 }
 
+/* ... while training has begun with others. */
+static void test_other_as_completed(void)
+{
+    const char *word[] = {OTHER,
+                          "samples_kept=-1",
+                          "iterations=1",
+                          "runtime.devices=4",
+                          "layout=disaggregated",
+                          "train.as_completed=true",
+                          "ppo.whiten_advantages=false",
+                          "rollout.slots=2",
+                          NULL};
+    run("other-early", word, 1);
+    check_texts("other-early", (const char *[]){"", ""},
+                (const char *[]){"", "", ""});
+}
+
 /* By the template of the reward model, which is not the policy's. */
 static void test_other_template(void)
 {
@@ -472,6 +489,7 @@ int main(int argc, char **argv)
         {"test_normalize", test_normalize},
         {"test_normalize_state", test_normalize_state},
         {"test_other_tokenizer", test_other_tokenizer},
+        {"test_other_as_completed", test_other_as_completed},
         {"test_other_template", test_other_template},
         {"test_other_cut", test_other_cut}};
     return argc > 3 ? early_on_ranks(argc, argv)
