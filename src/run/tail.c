@@ -165,13 +165,14 @@ static double mean_prompt(const struct weft_tail *tail)
 }
 
 /* Inference calls that are made as the set's samples end, on devices that
- * generate: others gain nothing. NOTE: those that read texts in tokens of their
- * own are left out, whose lengths nothing tells beforehand. */
+ * generate: others gain nothing. NOTE: texts in tokens of a call's own count as
+ * if they were as long as in the policy's; nothing tells their lengths
+ * beforehand. */
 static bool competes(const struct weft_iteration_set *set,
                      const struct weft_iteration_call *c)
 {
     const struct weft_trainer *t = set->p->t;
-    return c->set == set && !c->length
+    return c->set == set
         && weft_iteration_shares(&t->gen[set->call].layout,
                                  &t->layout[c->call]);
 }
@@ -196,7 +197,8 @@ static int price_weights(const struct weft_iteration_set *set,
                                     move_s_out, err);
 }
 
-static int priced_init(const struct weft_iteration_set *set,
+/* texts: also of calls that read texts in tokens of their own. */
+static int priced_init(const struct weft_iteration_set *set, bool texts,
                        struct priced *out, struct weft_err *err)
 {
     const struct weft_iteration *p = set->p;
@@ -215,7 +217,8 @@ static int priced_init(const struct weft_iteration_set *set,
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
         const struct weft_iteration_call *c = &p->call[k];
         const struct weft_g_layout *layout = &t->layout[c->call];
-        if (!competes(set, c) || out->n_models == WEFT_OVERLAP_MODELS)
+        if (!competes(set, c) || (c->length && !texts)
+            || out->n_models == WEFT_OVERLAP_MODELS)
             continue;
         out->replicas[out->n_models] = (double) layout->plan.dp / replicas;
         out->call[out->n_models] = c->call;
@@ -390,16 +393,16 @@ static int32_t cached_from(const struct weft_g_generate *gen,
     return n <= gen->max_total ? n : 0;
 }
 
-/* Prices what the last iterations' samples take. Close it also after an
- * error. */
-static int choice_open(const struct weft_iteration_set *set, struct choice *c,
-                       struct weft_err *err)
+/* Prices what the last iterations' samples take; texts: as above. Close it
+ * also after an error. */
+static int choice_open(const struct weft_iteration_set *set, bool texts,
+                       struct choice *c, struct weft_err *err)
 {
     const struct weft_g_generate *gen = &set->p->t->gen[set->call];
     size_t all = (size_t) set->n * (size_t) set->p->t->tail->n_past;
     *c = (struct choice){.sample = weft_alloc(all, sizeof *c->sample),
                          .seen = weft_alloc(all, sizeof *c->seen)};
-    int rc = priced_init(set, &c->priced, err);
+    int rc = priced_init(set, texts, &c->priced, err);
     double bytes_per_s = 0;
     if (!rc && (!c->sample || !c->seen))
         rc = weft_err_nomem(err, "lengths", all * sizeof *c->sample);
@@ -454,7 +457,7 @@ static int choose(const struct weft_iteration_set *set,
                   struct weft_tail_choice *out, struct weft_err *err)
 {
     struct choice c;
-    int rc = choice_open(set, &c, err);
+    int rc = choice_open(set, true, &c, err);
     if (!rc)
         rc = simulate(set, &c, out, err);
     choice_close(&c);
@@ -472,7 +475,7 @@ static int refine(const struct weft_iteration_set *set,
     struct choice c;
     bool moves = n > 0;
     double more_s = 0; /* of all slots */
-    int rc = choice_open(set, &c, err);
+    int rc = choice_open(set, true, &c, err);
     if (!rc)
         when->cached_from = cached_from(&set->p->t->gen[set->call], &c.costs);
     for (int32_t i = 0; i < n && !rc; i++) {
@@ -492,14 +495,15 @@ static int refine(const struct weft_iteration_set *set,
     return rc;
 }
 
-/* Of the samples that were noted last. */
+/* Of the samples that were noted last, without texts in other tokens, which may
+ * be shorter. */
 static int bound(const struct weft_iteration_set *set, double *out,
                  struct weft_err *err)
 {
     const struct weft_trainer *t = set->p->t;
     struct choice c;
     bool fewer = false;
-    int rc = choice_open(set, &c, err);
+    int rc = choice_open(set, false, &c, err);
     for (int32_t k = 0; k < c.priced.n_models; k++)
         fewer = fewer || c.priced.replicas[k] < 1;
     *out = 0;
@@ -543,7 +547,7 @@ static int find_pace(const struct weft_iteration_set *set,
                      struct weft_tail_pace *out, struct weft_err *err)
 {
     struct priced p;
-    int rc = priced_init(set, &p, err);
+    int rc = priced_init(set, true, &p, err);
     double slots = p.steps.slots, each = p.steps.longest / 2;
     double most = fmax(set->p->t->config.train.micro_batch_tokens, 2 * each);
     if (!rc) {

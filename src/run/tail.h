@@ -94,8 +94,9 @@ int32_t weft_tail_responses(const struct weft_tail *tail,
                             const int32_t **out);
 
 /* Seconds that generation and inference of the iteration noted last take at
- * least, by the costs (plan/fusion/bound.h), on the devices that generate; 0:
- * none are known, or fewer replicas infer than generate. Errors:
+ * least, by the costs (plan/fusion/bound.h), on the devices that generate, but
+ * for texts that are read in tokens of a call's own; 0: none are known, or fewer
+ * replicas infer than generate. Errors:
  * WEFT_ENOMEM. */
 int weft_tail_bound(const struct weft_iteration *p, double *out,
                     struct weft_err *err);

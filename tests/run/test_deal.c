@@ -7,14 +7,23 @@
 #include "described_run.h"
 #include "second_costs.h"
 
-enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60 };
+enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60, TURNS = 200 };
 
 static struct fixture fixture;
 static struct weft_err err;
 
+static char reads[700]; /* a reward model, in tokens of its own */
+
 static void setup(void)
 {
+    struct weft_init_options o = fixture_model();
     fixture_make(&fixture);
+    o.scalar_head = true;
+    o.tied = false;
+    fixture_init_model(&fixture, "reads", &o);
+    snprintf(reads, sizeof reads,
+             "reward=[{type: model, model: %s/reads, own_tokenizer: true}]",
+             fixture.dir);
 }
 
 static void teardown(void)
@@ -77,10 +86,11 @@ static void write_decisions(const struct weft_trainer *t, const char *path)
     REQUIRE(fclose(f) == 0);
 }
 
-/* The first sample, which is device 0's, has `longest` tokens, the others
- * one. */
-static void deal(const char *layout, int longest, enum says says,
-                 struct dealt *out)
+/* The first sample, which is device 0's, has `longest` tokens, the others one.
+ * in_turn: all statuses come in turn, also those of instances that have nothing
+ * to do any more. */
+static void deal_with(const char *reward, const char *layout, int longest,
+                      enum says says, bool in_turn, struct dealt *out)
 {
     const struct weft_g_job job = {1, DEVICES, true, 0, false};
     const char *word[] = {"data.shuffle=false",
@@ -92,10 +102,11 @@ static void deal(const char *layout, int longest, enum says says,
                                       : "rollout.inter_stage_fusion=true",
                           says == SAID ? "rollout.remaining=0.3"
                                        : "rollout.remaining=0",
-                          "train.micro_batch_tokens=1"};
+                          "train.micro_batch_tokens=1",
+                          reward};
     struct described_run d;
     struct weft_cluster cluster;
-    int32_t n_total[SAMPLES];
+    int32_t n_total[SAMPLES], came[TURNS];
     char path[600];
     snprintf(path, sizeof path, "%s/decisions.jsonl", fixture.dir);
     describe_run(&fixture, &job, (int) WEFT_COUNT(word), word, &d);
@@ -103,16 +114,28 @@ static void deal(const char *layout, int longest, enum says says,
         n_total[i] = i == 0 ? longest : 1;
     if (says == A_RUN)
         write_decisions(d.t, path);
+    for (int i = 0; i < TURNS; i++)
+        came[i] = i % DEVICES;
+    const struct weft_rollout_order order = {
+        .instance = came, .n = TURNS, .follows = true};
     const struct weft_recorded how = {
         .rank = -1,
         .iterations = 1,
         .n_total = n_total,
         .responses = true,
+        .order = &order,
+        .n_orders = in_turn,
         .decisions = says == A_RUN ? path : NULL,
         .costs = says == COSTS ? second_costs(&job, &cluster) : NULL};
     REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
     count(d.t, &d.r, out);
     forget_run(&d);
+}
+
+static void deal(const char *layout, int longest, enum says says,
+                 struct dealt *out)
+{
+    deal_with("reward=[{type: callback}]", layout, longest, says, false, out);
 }
 
 /* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are
@@ -176,6 +199,29 @@ static void test_short_tail(void)
     CHECK(most - least <= 2);
 }
 
+/* A reward model reads texts in tokens of its own, each one status later than
+ * others read its sample. The clock has all three calls. */
+static void test_texts(void)
+{
+    enum { ALL = CALLS + 1 };
+    struct dealt d;
+    deal_with(reads, "layout=dp4", LONGEST, COSTS, true, &d);
+    CHECK_INT(d.before[0], 0);
+    CHECK_INT(d.all[0] + d.all[1] + d.all[2] + d.all[3], ALL * SAMPLES);
+    CHECK_INT(d.before[1] + d.before[2] + d.before[3], ALL * (SAMPLES - 1));
+    for (int k = 1; k < DEVICES; k++)
+        CHECK(abs(3 * d.before[k] - ALL * (SAMPLES - 1)) <= 6);
+    int least = 1 << 30, most = 0;
+    deal_with(reads, "layout=dp4", 4, COSTS, true, &d);
+    CHECK_INT(d.before[0], 0);
+    for (int k = 0; k < DEVICES; k++) {
+        int at = (k == 0 ? 8 : 4) + 2 * d.all[k];
+        least = at < least ? at : least;
+        most = at > most ? at : most;
+    }
+    CHECK(most - least <= 2);
+}
+
 /* Who repeats a run's decisions deals as it did, without its costs. */
 static void test_replayed(void)
 {
@@ -204,6 +250,6 @@ static void test_weights(void)
 
 WEFT_TESTS("run/deal", {"setup", setup}, {"test_long_tail", test_long_tail},
            {"test_no_costs", test_no_costs}, {"test_said", test_said},
-           {"test_short_tail", test_short_tail},
+           {"test_short_tail", test_short_tail}, {"test_texts", test_texts},
            {"test_replayed", test_replayed}, {"test_weights", test_weights},
            {"teardown", teardown})

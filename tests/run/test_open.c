@@ -39,7 +39,7 @@ static void count_inference(const struct weft_trainer *t,
 /* With inter-stage fusion, which the configuration or the plan says, three
  * ranks of four generate to the end, and the last one infers nearly all: no
  * more tasks than all have where they share. */
-static void freed(bool by_plan)
+static void freed(bool by_plan, const char *reward)
 {
     static const struct weft_g_job job = {4, 1, true, 0, false};
     const char *word[] = {"layout=dp4",
@@ -52,7 +52,8 @@ static void freed(bool by_plan)
                           "data.shuffle=false",
                           "rollout.max_new_tokens=60",
                           "rollout.chunk_tokens=2",
-                          "train.micro_batch_tokens=1"};
+                          "train.micro_batch_tokens=1",
+                          reward};
     struct weft_config config;
     struct weft_plan plan = {0};
     struct weft_trainer *t;
@@ -95,8 +96,9 @@ static void freed(bool by_plan)
 
 static void test_freed(void)
 {
-    freed(false);
-    freed(true);
+    freed(false, "reward=[{type: callback}]");
+    freed(true, "reward=[{type: callback}]");
+    freed(true, own_tokens);
 }
 
 static void test_bound(void)

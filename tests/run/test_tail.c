@@ -228,7 +228,10 @@ static void test_weights(void)
 
 /* ---- What is chosen by --------------------------------------------------- */
 
-enum { CARDS = 4, TEXTS = 12, PAST = 2 }; /* PAST: iterations noted */
+/* PAST: iterations noted; READS: layers of a model that reads texts in tokens of
+ * its own */
+enum { CARDS = 4, TEXTS = 12, PAST = 2, READS = 5 };
+static const double layer_s = 0.25;
 
 /* What was chosen by last. */
 static struct {
@@ -237,6 +240,8 @@ static struct {
     struct weft_overlap_sample sample[WEFT_TAIL_PAST][TEXTS];
     int32_t seen[WEFT_TAIL_PAST * TEXTS];
     double link_bytes_per_s;
+    double infer_s[WEFT_OVERLAP_MODELS]; /* of one sample of 10 tokens */
+    double bound_s[PAST + 1];
 } chosen;
 
 __typeof__(weft_overlap_choose) __real_weft_overlap_choose,
@@ -254,6 +259,8 @@ int __wrap_weft_overlap_choose(int32_t n_jobs,
         chosen.job[i] = job[i];
         memcpy(chosen.sample[i], job[i].sample, sizeof chosen.sample[i]);
     }
+    for (int32_t k = 0; k < job->n_models; k++)
+        chosen.infer_s[k] = job->infer_s(job->costs->ctx, k, 1, 10);
     REQUIRE(job->n_seen <= (int32_t) WEFT_COUNT(chosen.seen));
     memcpy(chosen.seen, job->seen, (size_t) job->n_seen * sizeof *job->seen);
     return __real_weft_overlap_choose(n_jobs, job, out, seconds_out,
@@ -262,13 +269,14 @@ int __wrap_weft_overlap_choose(int32_t n_jobs,
 
 /* Four GPUs and the host's device. Two or four replicas generate, each on one.
  * The first two infer, too: the reference has its weights there, or in the host's
- * memory, and the critic on the two others. */
+ * memory, and the critic on the two others; with `reads` a reward model on the
+ * first two. */
 static void plan_calls(const struct fixture *f, int replicas, bool offload,
-                       char word[600])
+                       bool reads, char word[600])
 {
     static const char *const call[] = {"actor_generate", "ref_infer",
-                                       "critic_infer", "actor_train",
-                                       "critic_train"};
+                                       "critic_infer",   "actor_train",
+                                       "critic_train",   "reward_infer"};
     snprintf(word, 600, "plan=%s/plan.json", f->dir);
     FILE *file = fopen(word + strlen("plan="), "w");
     REQUIRE(file != NULL);
@@ -276,7 +284,7 @@ static void plan_calls(const struct fixture *f, int replicas, bool offload,
             "{\"format\": 1, \"nodes\": 1, \"devices\": %d, \"gpus\": %d, "
             "\"inter_stage_fusion\": true, \"calls\": {",
             CARDS + 1, CARDS);
-    for (size_t c = 0; c < WEFT_COUNT(call); c++) {
+    for (size_t c = 0; c < WEFT_COUNT(call) - !reads; c++) {
         int n = c == 0 ? replicas : 2;
         fprintf(file,
                 "%s\n\"%s\": {\"mesh\": {\"node\": 0, \"nodes\": 1, "
@@ -308,13 +316,15 @@ static double bytes_of(bool critic)
 }
 
 /* The third iteration is chosen by the lengths of two. */
-static void record_choice(const struct fixture *f, int replicas, bool offload)
+static void record_choice(const struct fixture *f, int replicas, bool offload,
+                          bool reads)
 {
     static int32_t length[PAST + 1][TEXTS];
     const struct weft_g_job job = {1, CARDS + 1, true, CARDS, false};
-    struct weft_cluster cluster = cluster_of(1e12, 1e12, 0.25);
-    char plan[600];
+    struct weft_cluster cluster = cluster_of(1e12, 1e12, layer_s);
+    char plan[600], reward[700];
     const char *word[] = {plan,
+                          reward,
                           "runtime.place=device",
                           "data.shuffle=false",
                           "runtime.devices=gpu",
@@ -325,13 +335,19 @@ static void record_choice(const struct fixture *f, int replicas, bool offload)
                                 .gangs = true,
                                 .iterations = PAST + 1,
                                 .n_total = length[0],
-                                .responses = true};
+                                .responses = true,
+                                .bound_s = chosen.bound_s};
+    snprintf(reward, sizeof reward,
+             reads ? "reward=[{type: model, model: %s/reads, own_tokenizer: "
+                     "true}]"
+                   : "reward=[{type: callback}]",
+             f->dir);
     cluster.kind[0].inside = (struct weft_link){1e6, 0.5};
     cluster.kind[0].host = (struct weft_link){2e6, 0.125};
     for (int i = 0; i <= PAST; i++)
         for (int k = 0; k < TEXTS; k++)
             length[i][k] = length_of(i, k);
-    plan_calls(f, replicas, offload, plan);
+    plan_calls(f, replicas, offload, reads, plan);
     describe_run(f, &job, (int) WEFT_COUNT(word), word, &d);
     REQUIRE_OK(
         weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
@@ -372,13 +388,15 @@ static void check_samples(int replicas)
         CHECK_INT(chosen.seen[i], seen[i]);
 }
 
-/* Models are in the order of their calls, reference and critic. The reference's
- * weights come from the host to each card over a link of its own, 2 MB/s; those
- * of the critic, and samples that move, from a card to a card, 1 MB/s. */
-static void check_jobs(int replicas, bool offload)
+/* Models are in the order of their calls: what reads texts, reference, critic.
+ * The reference's weights come from the host to each card over a link of its
+ * own, 2 MB/s; those of the critic, and samples that move, from a card to a card,
+ * 1 MB/s. */
+static void check_jobs(int replicas, bool offload, bool reads)
 {
     double host_s = offload ? 0.125 + bytes_of(false) / 2e6 : 0;
     double card_s = 0.5 + bytes_of(true) / 1e6;
+    int n = reads ? 3 : 2, ref = n - 2, critic = n - 1;
     CHECK(fabs(chosen.link_bytes_per_s - 1e6) < 1e-3);
     for (int i = 0; i < chosen.n_jobs; i++) {
         const struct weft_overlap_job *job = &chosen.job[i];
@@ -386,26 +404,43 @@ static void check_jobs(int replicas, bool offload)
         CHECK_INT(job->slots, TEXTS / replicas);
         CHECK_INT(job->most, 12);
         CHECK(job->micro_tokens == 64 && job->shares_prefixes);
-        CHECK_INT(job->n_models, 2);
-        CHECK(fabs(job->restore_s[0] - host_s) < 1e-9);
-        CHECK(job->move_s[0] == 0);
-        CHECK(job->restore_s[1] == 0);
-        CHECK(fabs(job->move_s[1] - card_s) < 1e-9);
-        CHECK(job->load_s[0] == 0 && job->load_s[1] == 0);
+        CHECK_INT(job->n_models, n);
+        for (int k = 0; k < n; k++) {
+            double restore_s = k == ref ? host_s : 0;
+            double move_s = k == critic ? card_s : 0;
+            CHECK(fabs(job->restore_s[k] - restore_s) < 1e-9);
+            CHECK(fabs(job->move_s[k] - move_s) < 1e-9);
+            CHECK(job->load_s[k] == 0);
+        }
     }
+    if (reads) /* two replicas infer */
+        CHECK(fabs(chosen.infer_s[0] / (READS * layer_s * replicas / 2) - 1)
+              < 1e-4);
 }
 
 static void test_chosen_by(void)
 {
+    struct weft_init_options o = fixture_model();
     struct fixture f;
+    double bound_s = 0;
+    o.scalar_head = true;
+    o.tied = false;
+    o.layers = READS;
     REQUIRE_OK(weft_world_open(&err), err);
     fixture_make(&f);
+    fixture_init_model(&f, "reads", &o);
     for (int replicas = 2; replicas <= CARDS; replicas += 2)
-        for (int offload = 0; offload < 2; offload++) {
+        for (int k = 0; k < 4; k++) {
+            bool offload = k / 2, reads = k % 2;
             memset(&chosen, 0, sizeof chosen);
-            record_choice(&f, replicas, offload);
+            record_choice(&f, replicas, offload, reads);
             check_samples(replicas);
-            check_jobs(replicas, offload);
+            check_jobs(replicas, offload, reads);
+            /* texts may be shorter than they count */
+            if (!reads)
+                bound_s = chosen.bound_s[PAST];
+            CHECK(fabs(chosen.bound_s[PAST] - bound_s) < 1e-12);
+            CHECK(replicas == 2 ? bound_s > 0 : bound_s == 0);
         }
     fixture_remove(&f);
     weft_world_close();
