@@ -210,8 +210,9 @@ int weft_seq_merge(struct weft_seq *seq, void *data, size_t bytes,
 
 /* As weft_seq_agree() in one broadcast, for decisions that come often: a rank's
  * failure ends it soon, not at once, and at the latest where rank 0 says that
- * this is the `last` one of its kind. Who cannot go on fails the sequence, and
- * calls this with `last` until it returns the error. Collective. */
+ * this is the `last` one of its kind. data NULL: rank 0 has nothing to say. Who
+ * cannot go on fails the sequence, and calls this with `last` until it returns
+ * the error. Collective. */
 int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
                   struct weft_err *err);
 

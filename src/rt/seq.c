@@ -23,10 +23,10 @@
  * weft_seq_tell() makes a control step only where rank 0 wants one: it knows
  * that a rank has failed, it says the last thing, or it has said many.
  *
- * Different numbers of copies, or different wishes, are a bug that would make
- * a rank wait for ever, so the job is ended. After an error tasks do nothing,
- * but transfers are still made; so ranks that have inserted the same copies
- * all finish them.
+ * Different numbers of copies, or different wishes, would make a rank wait for
+ * ever, so the job is ended: with the error of a rank that could not insert its
+ * copies, or else it is a bug. After an error tasks do nothing, but transfers are
+ * still made; so ranks that have inserted the same copies all finish them.
  */
 #include "rt/internal.h"
 #include "rt/transfer.h"
@@ -208,6 +208,16 @@ static int64_t failure_order(struct weft_seq *seq)
     return at * seq->rt->n_ranks + seq->rt->rank;
 }
 
+/* Ends the job with the error of a rank that has not inserted its side of
+ * others' copies. */
+WEFT_NORETURN static void end_with_failure(struct weft_seq *seq, int rank)
+{
+    struct weft_err err;
+    share_failure(seq, rank);
+    weft_seq_status(seq, &err);
+    weft_world_abort(&err);
+}
+
 /* `wish` must be the same on all ranks. Returns 0 or the code of the common
  * error. */
 static int control_step(struct weft_seq *seq, int64_t wish)
@@ -223,6 +233,8 @@ static int control_step(struct weft_seq *seq, int64_t wish)
                        -wish,
                        -(int64_t) atomic_load(&rt->n_transfers)};
     weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
+    if (least[1] != -least[2] && least[0] != INT64_MAX)
+        end_with_failure(seq, (int) (least[0] % rt->n_ranks));
     if (least[1] != -least[2])
         out_of_step(rt, "copies inserted", least[1], -least[2]);
     if (least[5] == 0)
@@ -305,11 +317,13 @@ int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
         bool failed = weft_world_any_failed() || atomic_load(&seq->failed);
         meet = failed || last || ++seq->n_told % TELLS == 0;
         memcpy(record, &meet, sizeof meet);
-        memcpy(record + sizeof meet, data, bytes);
+        if (data)
+            memcpy(record + sizeof meet, data, bytes);
     }
     weft_world_share(record, sizeof meet + bytes);
     memcpy(&meet, record, sizeof meet);
-    memcpy(data, record + sizeof meet, bytes);
+    if (data)
+        memcpy(data, record + sizeof meet, bytes);
     weft_free(record);
     int rc = meet ? control_step(seq, (int64_t) bytes) : 0;
     if (rc)

@@ -64,6 +64,14 @@ struct weft_tile *weft_iteration_rollout(const struct weft_iteration *p,
     return tile ? tile : weft_iteration_home(p, sample, WEFT_FIELD_ROLLOUT);
 }
 
+int weft_iteration_meet(struct weft_iteration *p)
+{
+    struct weft_seq *seq = p->t->seq;
+    return p->told_bytes > 0
+             ? weft_seq_tell(seq, NULL, p->told_bytes, true, p->err)
+             : weft_seq_agree(seq, NULL, 0, p->err);
+}
+
 /* ---- The iteration ---------------------------------------------------- */
 
 /* After an error: completes the tiles that wait for rewards, so that the tasks
@@ -78,22 +86,24 @@ static void give_up(struct weft_iteration *p)
         }
 }
 
-/* The rewards of samples that are due. A rank that has an error here continues
- * until all ranks agree on it. */
-static void reward(struct weft_iteration *p)
+/* The rewards of samples that are due. A rank that has an error with them
+ * continues until all ranks agree on it. */
+static int reward(struct weft_iteration *p)
 {
-    if (p->set->of[WEFT_FIELD_ANSWER] >= 0 && weft_iteration_rewards(p)) {
+    if (p->set->of[WEFT_FIELD_ANSWER] < 0)
+        return 0;
+    int rc = weft_iteration_meet(p);
+    if (!rc && weft_iteration_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);
     }
+    return rc;
 }
 
 int weft_iteration_judge(struct weft_iteration *p)
 {
     int rc = weft_iteration_advantages(p);
-    if (!rc)
-        reward(p);
-    return rc;
+    return rc ? rc : reward(p);
 }
 
 static void iteration_free(struct weft_iteration *p)
@@ -381,7 +391,7 @@ static int submit(struct weft_iteration *p)
     if (!rc && p->n_sets > 1 && p->set[1].of[WEFT_FIELD_KL] >= 0)
         rc = weft_iteration_kl(p);
     if (!rc)
-        reward(p);
+        rc = reward(p);
     if (!rc)
         rc = keep_weights(p->t, p->err);
     if (!rc)

@@ -163,6 +163,9 @@ struct weft_iteration {
         *training;     /* in progress; NULL: it has not begun, or ended */
     bool as_completed; /* mini-batches train as their samples complete ... */
     int32_t n_early;   /* so many while others were generated */
+    /* of what rank 0 tells while a status is acted on (struct
+     * weft_rollout_turn); 0: none is */
+    size_t told_bytes;
     struct weft_iteration_left left; /* in this round */
     struct weft_iteration_early early;
     struct weft_iteration_text *text; /* (n_all) from the rewards on */
@@ -332,6 +335,11 @@ void weft_iteration_left_turn(struct weft_iteration *p, int32_t instance,
                               bool more);
 void weft_iteration_left_release(struct weft_iteration *p);
 
+/* To be called before a rank waits for copies that others insert, or merges
+ * results: all ranks have come so far, or all get the error of one that could
+ * not. Collective. */
+int weft_iteration_meet(struct weft_iteration *p);
+
 /* Waits for the samples that are due and decodes them, once: all on rank 0,
  * those that they score on others. */
 int weft_iteration_texts(struct weft_iteration *p);
@@ -347,10 +355,9 @@ void weft_iteration_texts_release(struct weft_iteration *p);
 void weft_iteration_text_clear(struct weft_iteration_text *text);
 /* Encodes the texts of n samples, index (n), for the calls that read them in
  * tokens of their own, and adds them to these. Rank 0 waits for the samples, and
- * the others for what it tells in messages of so many bytes (struct
- * weft_rollout_turn); 0: that they agree on. Collective. */
+ * the others for what it tells. Collective. */
 int weft_iteration_retokenise(struct weft_iteration *p, int32_t n,
-                              const int32_t *index, size_t message_bytes);
+                              const int32_t *index);
 /* All that were not yet. */
 int weft_iteration_retokenise_rest(struct weft_iteration *p);
 

@@ -44,12 +44,15 @@ static int on_turn(void *ctx, const struct weft_rollout_turn *turn,
     (void) err;
     weft_iteration_left_turn(p, turn->instance, turn->more);
     weft_rt_when(p->t->rt, WEFT_REC_EARLY);
-    int rc = weft_iteration_retokenise(p, p->left.n, p->left.sample,
-                                       turn->told_bytes);
+    p->told_bytes = turn->told_bytes;
+    int rc = weft_iteration_retokenise(p, p->left.n, p->left.sample);
     if (!rc)
         rc = weft_iteration_calls_turn(p, turn);
     weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
-    return rc ? rc : weft_iteration_early_turn(p);
+    if (!rc)
+        rc = weft_iteration_early_turn(p);
+    p->told_bytes = 0;
+    return rc;
 }
 
 static void on_busy(void *ctx, int32_t instance, bool busy)
@@ -383,7 +386,9 @@ static double score_of(const struct weft_iteration *p, int32_t i)
  * on rank 0. Collective. */
 static int compare(struct weft_iteration *p, uint8_t *again)
 {
-    int rc = weft_iteration_score(p);
+    int rc = weft_iteration_meet(p);
+    if (!rc)
+        rc = weft_iteration_score(p);
     if (rc || weft_world_rank() > 0)
         return rc;
     weft_iteration_model_scores(p);

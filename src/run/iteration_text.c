@@ -108,12 +108,11 @@ static int32_t recorded_length(const struct weft_iteration *p, int32_t reward,
                      : weft_reward_text_limit(p->t, reward);
 }
 
-/* All ranks learn n lengths, in a message of so many bytes: it has room, as no
- * more samples leave an instance at a time than two statuses tell of. */
-static int tell(struct weft_iteration *p, int32_t n, int32_t *length,
-                size_t bytes)
+/* All ranks learn n lengths. A message has room for them, as no more samples
+ * leave an instance at a time than two statuses tell of. */
+static int tell(struct weft_iteration *p, int32_t n, int32_t *length)
 {
-    size_t used = (size_t) n * sizeof *length;
+    size_t used = (size_t) n * sizeof *length, bytes = p->told_bytes;
     if (bytes == 0)
         return weft_seq_agree(p->t->seq, length, used, p->err);
     int32_t *message = weft_alloc(1, bytes);
@@ -159,8 +158,8 @@ static int put(struct weft_iteration *p, int32_t i, int32_t field,
 
 /* token (n): NULL, or tokens that the caller frees. */
 static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c,
-                      int32_t n, const int32_t *index, size_t message_bytes,
-                      int32_t **token, int32_t *length)
+                      int32_t n, const int32_t *index, int32_t **token,
+                      int32_t *length)
 {
     struct weft_trainer *t = p->t;
     const struct weft_where where = {.device = -1,
@@ -178,7 +177,7 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c,
     }
     if (rc)
         weft_seq_fail(t->seq, rc, "%s", p->err->text);
-    rc = tell(p, n, length, message_bytes);
+    rc = tell(p, n, length);
     for (int32_t k = 0; k < n && !rc; k++) {
         int32_t i = index[k];
         c->length[i] = length[k];
@@ -193,7 +192,7 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c,
 /* Those of n samples that are a call's, in memory for its retokenise(). */
 static int retokenise_own(struct weft_iteration *p,
                           struct weft_iteration_call *c, int32_t n,
-                          const int32_t *index, size_t message_bytes)
+                          const int32_t *index)
 {
     size_t room = (size_t) n;
     int32_t **token = weft_alloc(room, sizeof *token);
@@ -205,7 +204,7 @@ static int retokenise_own(struct weft_iteration *p,
         if (weft_iteration_set(p, index[k]) == c->set)
             own[n_own++] = index[k];
     if (!rc && n_own > 0)
-        rc = retokenise(p, c, n_own, own, message_bytes, token, own + n);
+        rc = retokenise(p, c, n_own, own, token, own + n);
     for (int32_t k = 0; token && k < n_own; k++)
         weft_free(token[k]);
     weft_free(token);
@@ -235,16 +234,18 @@ static bool reads_texts(const struct weft_iteration *p)
 }
 
 int weft_iteration_retokenise(struct weft_iteration *p, int32_t n,
-                              const int32_t *index, size_t message_bytes)
+                              const int32_t *index)
 {
     if (n == 0 || !reads_texts(p))
         return 0;
     int rc = weft_iteration_texts_init(p);
     for (int32_t k = 0; k < n; k++)
         bring(p, index[k]);
+    if (!rc)
+        rc = weft_iteration_meet(p);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (p->call[k].length)
-            rc = retokenise_own(p, &p->call[k], n, index, message_bytes);
+            rc = retokenise_own(p, &p->call[k], n, index);
     return rc;
 }
 
@@ -256,5 +257,5 @@ int weft_iteration_retokenise_rest(struct weft_iteration *p)
     for (int32_t i = 0; i < p->n_all; i++)
         if (!p->extra[i].encoded)
             p->left.sample[n++] = i;
-    return weft_iteration_retokenise(p, n, p->left.sample, 0);
+    return weft_iteration_retokenise(p, n, p->left.sample);
 }

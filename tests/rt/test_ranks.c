@@ -278,6 +278,7 @@ static void test_tell(void)
     start(1, false);
     int none = 0; /* news of failures before are old by then */
     REQUIRE_OK(weft_seq_tell(seq, &none, sizeof none, true, &err), err);
+    REQUIRE_OK(weft_seq_tell(seq, NULL, sizeof none, true, &err), err);
     int64_t before = weft_world_n_collectives();
     for (int64_t i = 0; i < N; i++) {
         int64_t data[] = {weft_world_rank() == 0 ? i : -1, 7};

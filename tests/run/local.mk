@@ -68,10 +68,16 @@ check_PROGRAMS += %D%/test_staleness
 %C%_test_staleness_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_as_completed
 %C%_test_as_completed_LDADD = $(all_libs)
+%C%_test_as_completed_LDFLAGS = -Wl,--wrap=weft_scorer_expect \
+	-Wl,--wrap=weft_iteration_calls_add \
+	-Wl,--wrap=weft_iteration_calls_flush \
+	-Wl,--wrap=weft_iteration_advantages \
+	-Wl,--wrap=weft_iteration_train_next
 check_PROGRAMS += %D%/test_shares
 %C%_test_shares_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_resume
 %C%_test_resume_LDADD = $(all_libs)
+sh_tests += %D%/alone_ranks.sh
 sh_tests += %D%/plan_again.sh
 sh_tests += %D%/ranks.sh
 sh_tests += %D%/ranks_algorithms.sh

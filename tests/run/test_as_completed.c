@@ -2,7 +2,13 @@
 /*
  * train.as_completed: mini-batches that train while others are generated give
  * the bits of those that wait for all, and where they must wait a sentence
- * says why.
+ * says why. And a rank that cannot go on by itself, as its memory is used up,
+ * while others are in the middle of an iteration:
+ *
+ *     test_as_completed RANK before|after FUNCTION CALL CONFIG.yaml words...
+ *
+ * does what `weft train` does, but on that rank that call of the function, from
+ * 1, fails before it does anything or after (alone_ranks.sh).
  */
 #include "run_fixture.h"
 
@@ -10,6 +16,7 @@
 #include "job/run_config.h"
 #include "plan/engine/engine.h"
 #include "run/predict/recorded.h"
+#include "run/scorer.h"
 
 static struct fixture fixture;
 
@@ -357,7 +364,67 @@ static void test_remove(void)
     fixture_remove(&fixture);
 }
 
-WEFT_TESTS("run/as_completed", {"make", test_make}, {"layouts", test_layouts},
-           {"texts", test_texts}, {"groups", test_groups},
-           {"begins", test_begins}, {"resumed", test_resumed},
-           {"why", test_why}, {"remove", test_remove})
+/* ---- A rank that cannot go on ------------------------------------------- */
+
+static struct {
+    bool here, after;
+    const char *function;
+    int left; /* calls until one fails */
+} fails;
+
+static bool is_due(const char *function, bool after)
+{
+    return fails.here && fails.after == after
+        && strcmp(fails.function, function) == 0 && --fails.left == 0;
+}
+
+/* Of a function of the iteration p and `more` arguments. */
+#define FAILS(name, more, given)                                             \
+    __typeof__(name) __real_##name, __wrap_##name;                           \
+    int __wrap_##name more                                                   \
+    {                                                                        \
+        if (is_due(#name, false))                                            \
+            return weft_err_nomem(p->err, #name, 1);                         \
+        int rc = __real_##name given;                                        \
+        return is_due(#name, true) ? weft_err_nomem(p->err, #name, 1) : rc;  \
+    }
+
+FAILS(weft_scorer_expect, (struct weft_iteration * p, int32_t i), (p, i))
+FAILS(weft_iteration_calls_add, (struct weft_iteration * p, int32_t i),
+      (p, i))
+FAILS(weft_iteration_calls_flush, (struct weft_iteration * p), (p))
+FAILS(weft_iteration_advantages, (struct weft_iteration * p), (p))
+FAILS(weft_iteration_train_next, (struct weft_iteration * p), (p))
+
+static int fail_on(int argc, char **argv)
+{
+    struct weft_trainer *t = NULL;
+    struct weft_err err;
+    int rc = weft_world_open(&err);
+    if (!rc)
+        rc = weft_trainer_open(argv[5], argc - 6,
+                               (const char *const *) argv + 6, &t, &err);
+    fails.here = weft_world_rank() == atoi(argv[1]);
+    fails.after = strcmp(argv[2], "after") == 0;
+    fails.function = argv[3];
+    fails.left = atoi(argv[4]);
+    while (!rc && !weft_trainer_done(t))
+        rc = weft_trainer_step(t, &err);
+    if (rc && weft_world_rank() == 0)
+        fprintf(stderr, "weft: error: %s\n", err.text);
+    weft_trainer_close(t);
+    weft_world_close();
+    return rc ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct weft_test tests[] = {
+        {"make", test_make},     {"layouts", test_layouts},
+        {"texts", test_texts},   {"groups", test_groups},
+        {"begins", test_begins}, {"resumed", test_resumed},
+        {"why", test_why},       {"remove", test_remove}};
+    return argc > 5
+             ? fail_on(argc, argv)
+             : weft_test_main("run/as_completed", tests, WEFT_COUNT(tests));
+}
