@@ -99,6 +99,16 @@ options="--cluster cluster.yaml"
 expect 0 "" "$sft" "model.actor=${ppo%/*}/model" --nodes 1 --devices 2
 cmp -s table out || fail "rows of given lengths are another run"
 
+# Prompts that may be replaced: one round, which all that is put out says.
+dapo=${ppo%/*}/dapo.yaml
+one="one round of generation"
+expect 0 "$one is simulated" "$dapo" --nodes 1 --devices 2 --svg d.svg
+grep -q "$one<" d.svg || fail "the picture does not say of $one"
+expect 0 '"one_round": true' "$dapo" --nodes 1 --devices 2 --json
+expect 0 "" "$dapo" --nodes 1 --devices 2 rollout.refills=0 --svg e.svg
+! grep -q "$one" out e.svg || fail "$one is said of where there are no more"
+grep -q "$one" table a.svg && fail "$one is said of PPO"
+
 # An iteration without generation; messages between nodes; JSON.
 expect 0 '"steady_s": ' "$sft" "model.actor=${sft%/*}/model" --nodes 2 \
     --devices 2 --from layout=dp2pp2 --iterations 4 --json --perfetto c.json

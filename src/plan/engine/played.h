@@ -42,6 +42,8 @@ struct weft_played {
     const struct weft_dataflow *flow;
     int32_t n;           /* iterations */
     bool by_instruction; /* tasks stand for those of a tp group */
+    bool
+        one_round; /* of generation, though prompts may be replaced in more */
     /* (n) from the first task's start to the last's end; of neighbours, they
      * may overlap */
     struct weft_span *iteration;

@@ -304,8 +304,9 @@ static void put_title(const struct picture *s)
     weft_string_addf(
         s->out,
         "<text x=\"%d\" y=\"18\" class=\"t\">%d iterations on %d devices: "
-        "%.4g s each once they follow one another</text>\n",
-        LEFT, (int) p->n, (int) p->job->n_devices, p->steady_s);
+        "%.4g s each once they follow one another%s</text>\n",
+        LEFT, (int) p->n, (int) p->job->n_devices, p->steady_s,
+        p->one_round ? ", with one round of generation" : "");
     for (int32_t c = 1; c <= p->flow->n_calls; c++) {
         int32_t call = c % p->flow->n_calls;
         if (!is_shown(p, call))

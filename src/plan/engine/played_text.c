@@ -140,6 +140,11 @@ int weft_played_text(const struct weft_played *p, struct weft_string *out,
                      (int) p->n, (int) p->job->n_devices, p->steady_s,
                      p->by_instruction ? ", by instruction of tp groups"
                                        : "");
+    if (p->one_round)
+        weft_string_add(out,
+                        "one round of generation is simulated: which prompts "
+                        "are replaced (rollout.refills) depends on scores, "
+                        "which are not known\n");
     add_calls(p, out);
     add_bound(p, out);
     add_waited(p, out);
@@ -264,6 +269,8 @@ int weft_played_json(const struct weft_played *p, struct weft_string *out,
         weft_string_add(out, ", ");
         add_number(out, "gen_infer_bound_s", p->bound_s);
     }
+    if (p->one_round)
+        weft_string_add(out, ", \"one_round\": true");
     weft_string_addf(out, ", \"tasks\": %lld,\n \"iterations\": [\n",
                      (long long) p->r->n_tasks);
     for (int32_t i = 0; i < p->n; i++)

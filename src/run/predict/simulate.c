@@ -153,8 +153,8 @@ static int read_some_lengths(struct weft_simulation *s, int32_t iteration,
     return rc;
 }
 
-/* Responses are as long as they were in the run, or else can be, and none is
- * replaced. */
+/* Responses are as long as they were in the run, or else can be. None is
+ * replaced, as that depends on scores. */
 static int give_lengths(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_trainer *t = s->t;
@@ -483,6 +483,7 @@ int weft_simulation_run(const struct weft_trainer *t,
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, s.how.first,
                                 s.how.iterations, &played, err);
     played.by_instruction = one.gangs;
+    played.one_round = t->settings.refills > 0;
     if (!options->measured) /* else it is what this machine has free now */
         played.place_bytes = s.place_bytes;
     if (!rc && s.bound_s)
