@@ -380,6 +380,12 @@ static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
     return rc;
 }
 
+/* Whether submission waits for mini-batches that are under way. */
+static bool has_windows(const struct weft_trainer *t)
+{
+    return t->config.train.mini_batches_ahead > 0 && t->flow.staleness == 0;
+}
+
 /* Waits until mini-batch number n - mini_batches_ahead of the update has
  * ended; the tasks of number n, which is submitted next, are a new lot
  * (rt/graph.h). Joined mini-batches count as one. Every rank waits only for
@@ -388,7 +394,7 @@ static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
 static void open_window(struct weft_trainer *t, int32_t n)
 {
     int32_t ahead = t->config.train.mini_batches_ahead;
-    if (ahead == 0 || t->flow.staleness > 0)
+    if (!has_windows(t))
         return;
     int64_t lot = weft_seq_lot(t->seq);
     if (n >= ahead)
@@ -469,6 +475,10 @@ int weft_iteration_train(struct weft_iteration *p)
         rc = submit_next(p);
     }
     weft_iteration_train_release(p);
+    /* others wait for what this rank alone could not submit */
+    if (rc && has_windows(p->t) && weft_world_size() > 1
+        && weft_seq_status(p->t->seq, NULL) == 0)
+        weft_world_abort(p->err);
     return rc;
 }
 

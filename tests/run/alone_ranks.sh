@@ -27,18 +27,24 @@ runtime: {devices: 2}
 checkpoint: {every: 0, dtype: f32}
 YAML
 
+# What a rank says goes to a file, as mpirun passes on nothing while it ends a
+# job.
+cat >rank.sh <<'SH'
+exec "$@" 2>"err.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
+SH
+
 fails() # RANK before|after FUNCTION CALL words...
 {
     what=$*
     victim=$1 how=$2 in=$3 call=$4
     shift 4
-    on_ranks 2 "$WEFT_BUILDDIR/tests/run/test_as_completed" "$victim" "$how" \
-        "$in" "$call" run.yaml run_dir=run "$@" >log 2>&1
+    on_ranks 2 sh rank.sh "$WEFT_BUILDDIR/tests/run/test_as_completed" \
+        "$victim" "$how" "$in" "$call" run.yaml run_dir=run "$@" >log 2>&1
     got=$?
     [ "$got" = 1 ] || complain "$what: status $got, not 1"
-    grep -q 'weft: .*error: .' log || complain "$what: no sentence"
-    ! grep -q 'out of step' log || complain "$what: not the rank's own error"
-    rm -rf run
+    grep -q 'weft: .*error: .' err.* || complain "$what: no sentence"
+    ! grep -q 'out of step' err.* || complain "$what: not the rank's own error"
+    rm -rf run err.*
 }
 early='layout=disaggregated train.as_completed=true'
 plain='reward=[{type: model, model: plain}]'
@@ -51,6 +57,8 @@ for when in before after; do
             # shellcheck disable=SC2086
             fails $rank $when $function 2 $early
         done
+        fails $rank $when weft_iteration_moments 2 layout=dp4 \
+            ppo.whiten_advantages=mini_batch train.mini_batches_ahead=1
         fails $rank $when weft_iteration_advantages 2 layout=dp4 "$plain"
         fails $rank $when weft_iteration_calls_add 7 layout=dp4 "$reads"
         # shellcheck disable=SC2086

@@ -395,6 +395,10 @@ FAILS(weft_iteration_calls_add, (struct weft_iteration * p, int32_t i),
 FAILS(weft_iteration_calls_flush, (struct weft_iteration * p), (p))
 FAILS(weft_iteration_advantages, (struct weft_iteration * p), (p))
 FAILS(weft_iteration_train_next, (struct weft_iteration * p), (p))
+FAILS(weft_iteration_moments,
+      (struct weft_iteration * p, bool whiten, int32_t n,
+       struct weft_tile *const advantage[], struct weft_tile **out),
+      (p, whiten, n, advantage, out))
 
 static int fail_on(int argc, char **argv)
 {
