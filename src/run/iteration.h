@@ -335,8 +335,8 @@ void weft_iteration_left_turn(struct weft_iteration *p, int32_t instance,
                               bool more);
 void weft_iteration_left_release(struct weft_iteration *p);
 
-/* To be called before a rank waits for copies that others insert, or merges
- * results: all ranks have come so far, or all get the error of one that could
+/* To be called before a rank waits for copies that others insert, or for what
+ * rank 0 tells, or merges results: all ranks have come so far, or all get the error of one that could
  * not. Collective. */
 int weft_iteration_meet(struct weft_iteration *p);
 

@@ -289,6 +289,8 @@ static int roll_out(struct weft_iteration *p)
     if (!rc)
         weft_iteration_deal_begin(p);
     if (!rc)
+        rc = weft_iteration_meet(p);
+    if (!rc)
         rc = weft_rollout_run_all(p->t->seq, n_jobs, job, &p->order, p->err);
     for (int32_t k = 0; job && k < p->n_sets; k++) {
         if (p->set[k].policy.model)

@@ -57,6 +57,7 @@ for when in before after; do
             # shellcheck disable=SC2086
             fails $rank $when $function 2 $early
         done
+        fails $rank $when weft_scorer_begin 2 layout=dp4
         fails $rank $when weft_iteration_moments 2 layout=dp4 \
             ppo.whiten_advantages=mini_batch train.mini_batches_ahead=1
         fails $rank $when weft_iteration_advantages 2 layout=dp4 "$plain"

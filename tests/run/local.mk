@@ -68,7 +68,8 @@ check_PROGRAMS += %D%/test_staleness
 %C%_test_staleness_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_as_completed
 %C%_test_as_completed_LDADD = $(all_libs)
-%C%_test_as_completed_LDFLAGS = -Wl,--wrap=weft_scorer_expect \
+%C%_test_as_completed_LDFLAGS = -Wl,--wrap=weft_scorer_begin \
+	-Wl,--wrap=weft_scorer_expect \
 	-Wl,--wrap=weft_iteration_calls_add \
 	-Wl,--wrap=weft_iteration_calls_flush \
 	-Wl,--wrap=weft_iteration_advantages \

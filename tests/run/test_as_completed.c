@@ -389,6 +389,7 @@ static bool is_due(const char *function, bool after)
         return is_due(#name, true) ? weft_err_nomem(p->err, #name, 1) : rc;  \
     }
 
+FAILS(weft_scorer_begin, (struct weft_iteration * p), (p))
 FAILS(weft_scorer_expect, (struct weft_iteration * p, int32_t i), (p, i))
 FAILS(weft_iteration_calls_add, (struct weft_iteration * p, int32_t i),
       (p, i))
