@@ -40,6 +40,9 @@ struct weft_g_model {
      * layout's, which views make and which stay, as frozen weights are where
      * they are needed from the beginning; NULL: there are none */
     struct weft_params *resident;
+    /* (n_places) with LoRA adapters and ZeRO 3: of frozen weights the part that
+     * the place owns, beside that of adapters in fwd; NULL: all are in fwd */
+    struct weft_params *frozen;
     const struct weft_g_model *trunk; /* has its weights; NULL: itself */
     const struct weft_g_model *host;  /* it was brought back from; or NULL */
     /* in which inference and generation run; NULL: in any */

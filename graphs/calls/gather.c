@@ -198,21 +198,18 @@ static struct weft_tile *fetch(struct weft_g_gather *g,
 {
     const struct weft_g_model *m = g->model;
     bool tied = m->shape.tied && kind == WEFT_TILE_EMBED;
-    struct weft_g_piece piece[WEFT_G_MAX_DP];
-    size_t at[WEFT_G_MAX_DP];
+    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
+    struct weft_tile *tile[WEFT_G_MAX_PIECES];
+    size_t at[WEFT_G_MAX_PIECES];
     struct weft_where where = pass->where;
-    int32_t n = weft_g_pieces(&m->shape, &m->home, kind, layer, block, piece);
+    int32_t n = weft_g_owned_pieces(m, kind, layer, block, piece, tile, at);
     where.device = -1;
     where.position = 0;
     if (n == 1 && piece[0].place == place && !tied)
-        return weft_g_params_tile(&m->fwd[place], kind, layer, block);
-    weft_g_pieces_cut(&m->shape, kind, block, true, n, piece, at);
+        return tile[0];
     weft_insert_cut(pass->seq, &where, buffer, n, at);
     for (int32_t i = 0; i < n; i++)
-        weft_insert_copy(pass->seq, &where,
-                         weft_g_params_tile(&m->fwd[piece[i].place],
-                                            tied ? WEFT_TILE_HEAD : kind,
-                                            layer, block),
+        weft_insert_copy(pass->seq, &where, tile[i],
                          weft_tile_part(buffer, i));
     return buffer;
 }

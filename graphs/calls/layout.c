@@ -77,8 +77,11 @@ static void count_elements(const struct weft_shape *shape,
     for (int k = 0; k < WEFT_N_TILE_KINDS; k++)
         for (int32_t b = 0; b < shape->n_blocks; b++) {
             weft_layout_get(shape, (enum weft_tile_kind) k, b, &tile);
-            l->before[k][b + 1] = l->before[k][b]
-                                + weft_layout_n_trained(&tile);
+            size_t n = weft_layout_n_trained(&tile);
+            size_t *trained = l->before[WEFT_G_TRAINED][k];
+            size_t *frozen = l->before[WEFT_G_FROZEN][k];
+            trained[b + 1] = trained[b] + n;
+            frozen[b + 1] = frozen[b] + tile.n_flat - n;
         }
 }
 

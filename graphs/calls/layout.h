@@ -11,6 +11,13 @@
 
 enum { WEFT_G_MAX_DP = WEFT_MAX_GROUPS };
 
+/* What is divided among places, each by itself (graphs/calls/shard.h). */
+enum weft_g_row {
+    WEFT_G_TRAINED, /* all weights, or with LoRA adapters these */
+    WEFT_G_FROZEN,  /* with them, the others */
+    WEFT_G_N_ROWS
+};
+
 struct weft_g_member {
     int32_t device, place;
     struct weft_range blocks;
@@ -22,8 +29,8 @@ struct weft_g_layout {
     /* In a recording of few layers (weft_recording_stretch()), for how many
      * each one stands; borrowed. NULL: for itself. */
     const int32_t *times;
-    /* trained elements of the blocks of each kind of tile before one */
-    size_t before[WEFT_N_TILE_KINDS][WEFT_MAX_BLOCKS + 1];
+    /* elements of the blocks of each kind of tile before one */
+    size_t before[WEFT_G_N_ROWS][WEFT_N_TILE_KINDS][WEFT_MAX_BLOCKS + 1];
     struct weft_g_member *member; /* (pp, dp, tp) */
     int32_t *place;   /* (pp, 2, tp, dp): of each member, then of all */
     int32_t *n_place; /* (pp, tp + 1): how many of them are used */

@@ -7,6 +7,7 @@
 /* What a set of parameter-shaped tiles is for. */
 enum use {
     USE_FWD,
+    USE_FROZEN, /* what ZeRO 3 divides beside USE_FWD, which adapters are */
     USE_BWD,
     USE_OPT,
     USE_GRAD,
@@ -17,9 +18,9 @@ enum use {
 };
 
 static const enum weft_mem_class class_of[] = {
-    WEFT_MEM_WEIGHTS,   WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
-    WEFT_MEM_GRADIENTS, WEFT_MEM_HOST,    WEFT_MEM_OPTIMIZER,
-    WEFT_MEM_HOST,      WEFT_MEM_HOST};
+    WEFT_MEM_WEIGHTS,   WEFT_MEM_WEIGHTS,   WEFT_MEM_WEIGHTS,
+    WEFT_MEM_OPTIMIZER, WEFT_MEM_GRADIENTS, WEFT_MEM_HOST,
+    WEFT_MEM_OPTIMIZER, WEFT_MEM_HOST,      WEFT_MEM_HOST};
 
 /* Whether a rank's places share one tile. */
 static bool on_host(enum use use)
@@ -42,7 +43,7 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
                         const struct weft_range *chunks)
 {
     struct weft_layout l;
-    bool published = use == USE_FWD || use == USE_HOST;
+    bool published = use == USE_FWD || use == USE_FROZEN || use == USE_HOST;
     weft_layout_get(shape, published ? room_of(shape, kind) : kind, block,
                     &l);
     struct weft_range all = {0, weft_layout_n_chunks(&l)};
@@ -54,6 +55,7 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
     size_t end = weft_layout_chunk(&l, weft_range_end(some));
     switch (use) {
     case USE_FWD:
+    case USE_FROZEN:
     case USE_HOST:
         return weft_layout_chunk_byte(&l, shape->dtype, weft_range_end(some))
              - weft_layout_chunk_byte(&l, shape->dtype, some.first);
@@ -201,13 +203,13 @@ static bool is_first_at(const struct weft_g_layout *home,
 
 /* Visits the shards of a bundle, each at its owner's place. */
 static int visit_shards(const struct weft_shape *s,
-                        const struct weft_g_layout *home,
+                        const struct weft_g_layout *home, enum weft_g_row row,
                         const struct weft_g_bundle *b, weft_g_tile_fn visit,
                         void *arg)
 {
     const struct weft_g_model model = {.shape = *s, .home = *home};
     struct weft_g_shard shard[WEFT_G_MAX_DP];
-    int32_t n = weft_g_shards(&model, b, shard);
+    int32_t n = weft_g_shards(&model, row, b, shard);
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++)
         rc = visit_bundle(s, home, b, shard[i].place, b->tp == 0, &shard[i],
@@ -244,7 +246,9 @@ static int for_each_tile(const struct weft_shape *s,
         if (sharded && s->tied && b.group == WEFT_GROUP_EMBED)
             continue;
         if (sharded) {
-            rc = visit_shards(s, home, &b, visit, arg);
+            rc = visit_shards(
+                s, home, use == USE_FROZEN ? WEFT_G_FROZEN : WEFT_G_TRAINED,
+                &b, visit, arg);
             continue;
         }
         struct weft_g_places place = weft_g_layout_places(
@@ -320,7 +324,8 @@ static int cut(const struct creation *c, struct weft_tile *tile,
     if (c->use == USE_FWD && c->model->trained) {
         n = weft_g_published_cut(shape, home, kind, layer, block, at);
     } else if (c->use == USE_GRAD) {
-        n = weft_g_pieces(shape, home, kind, layer, block, piece);
+        n = weft_g_pieces(shape, home, WEFT_G_TRAINED, kind, layer, block,
+                          piece);
         weft_g_pieces_cut(shape, kind, block, false, n, piece, at);
     }
     return weft_tile_cut(tile, n, at, c->err);
@@ -331,6 +336,7 @@ static int create(void *arg, int32_t place, enum weft_tile_kind kind,
                   const struct weft_range *chunks)
 {
     static const char *const name[] = {"weights",
+                                       "frozen weights",
                                        "transposed weights",
                                        "optimizer state",
                                        "gradient",
@@ -413,7 +419,7 @@ static int model_begin(struct weft_rt *rt, const char *name,
     if (!trained)
         out->home.plan.zero = 0;
     out->given_back = weft_alloc(n, sizeof(struct weft_tile *));
-    if (!rc && shape->lora_rank > 0)
+    if (!rc && shape->lora_rank > 0 && out->home.plan.zero < 3)
         rc = weft_g_params_create(out, &out->resident, err);
     return rc || out->given_back
              ? rc
@@ -428,6 +434,8 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
     int rc = model_begin(rt, name, shape, trained, home, out, err);
     if (!rc)
         rc = use_init(out, USE_FWD, &out->fwd, err);
+    if (!rc && shape->lora_rank > 0 && out->home.plan.zero >= 3)
+        rc = use_init(out, USE_FROZEN, &out->frozen, err);
     if (!rc && trained)
         rc = use_init(out, USE_BWD, &out->bwd, err);
     if (!rc && trained)
@@ -465,8 +473,8 @@ int weft_g_masters_init(struct weft_g_model *model, bool host,
 
 void weft_g_model_release(struct weft_g_model *m)
 {
-    struct weft_params *use[] = {m->fwd, m->bwd, m->opt, m->master,
-                                 m->resident};
+    struct weft_params *use[] = {m->fwd,    m->bwd,      m->opt,
+                                 m->master, m->resident, m->frozen};
     for (size_t i = 0; i < WEFT_COUNT(use); i++) {
         for (int32_t p = 0; use[i] && p < m->n_places; p++)
             params_release(&m->shape, &use[i][p]);
@@ -477,7 +485,7 @@ void weft_g_model_release(struct weft_g_model *m)
     weft_free(m->given_back);
     m->given_back = NULL;
     weft_g_layout_release(&m->home);
-    m->fwd = m->bwd = m->opt = m->master = m->resident = NULL;
+    m->fwd = m->bwd = m->opt = m->master = m->resident = m->frozen = NULL;
 }
 
 /* ---- Gradients -------------------------------------------------------- */

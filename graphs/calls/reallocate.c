@@ -9,7 +9,7 @@
  *
  * A model with LoRA adapters has its frozen weights for good at all places where
  * a view has needed them; the adapters, the last parts of such tiles, move
- * there.
+ * there. With ZeRO 3 all of it moves.
  */
 #include "base/alloc.h"
 #include "codelets/parts.h"
@@ -510,17 +510,14 @@ static int move_pieces(struct opening *o, const struct wanted *w)
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
     bool tied = m->shape.tied && w->kind == WEFT_TILE_EMBED;
-    enum weft_tile_kind kind = tied ? WEFT_TILE_HEAD : w->kind;
-    struct weft_g_piece piece[WEFT_G_MAX_DP];
-    size_t at[WEFT_G_MAX_DP];
-    int32_t n = weft_g_pieces(&m->shape, &m->home, kind, w->layer, w->block,
-                              piece);
-    weft_g_pieces_cut(&m->shape, kind, w->block, true, n, piece, at);
+    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
+    struct weft_tile *tile[WEFT_G_MAX_PIECES];
+    size_t at[WEFT_G_MAX_PIECES];
+    int32_t n = weft_g_owned_pieces(m, w->kind, w->layer, w->block, piece,
+                                    tile, at);
     int rc = make_tiles(o, w, n, at);
     for (int32_t i = 0; i < n && !rc; i++)
-        move_piece(o, w, i, &piece[i],
-                   weft_g_params_tile(&m->fwd[piece[i].place], kind, w->layer,
-                                      w->block));
+        move_piece(o, w, i, &piece[i], tile[i]);
     for (int32_t k = 0; k < w->n_want && tied && !rc; k++) {
         struct weft_where where = *o->where;
         where.device = -1;

@@ -3,12 +3,13 @@
 
 #include "graphs/calls/tiles.h"
 
-/* Number of trained elements of a kind's blocks first .. end - 1. */
+/* Number of a row's elements in a kind's blocks first .. end - 1. */
 static size_t elements_of(const struct weft_g_layout *home,
-                          enum weft_tile_kind kind, int32_t first,
-                          int32_t end)
+                          enum weft_g_row row, enum weft_tile_kind kind,
+                          int32_t first, int32_t end)
 {
-    return home->before[kind][end] - home->before[kind][first];
+    const size_t *before = home->before[row][kind];
+    return before[end] - before[first];
 }
 
 /* The tp member whose range has the block; norms belong to member 0. */
@@ -32,7 +33,7 @@ static size_t n_layers(const struct weft_g_layout *home, int32_t first,
     return n;
 }
 
-/* A tile's first element and its row's length, in trained elements; how many
+/* A tile's first element and its row's length, in the row's elements; how many
  * tiles it stands for. */
 struct position {
     int32_t stage, tp;
@@ -41,6 +42,7 @@ struct position {
 
 static struct position position_of(const struct weft_shape *s,
                                    const struct weft_g_layout *home,
+                                   enum weft_g_row row,
                                    enum weft_tile_kind kind, int32_t layer,
                                    int32_t block)
 {
@@ -60,12 +62,12 @@ static struct position position_of(const struct weft_shape *s,
     bool norms = p.tp == 0;
     size_t embed = 0, one = 0, head = 0;
     if (p.stage == 0 && !s->tied)
-        embed = elements_of(home, WEFT_TILE_EMBED, range.first, end);
-    one = elements_of(home, WEFT_TILE_LAYER, range.first, end)
-        + (norms ? elements_of(home, WEFT_TILE_NORMS, 0, 1) : 0);
+        embed = elements_of(home, row, WEFT_TILE_EMBED, range.first, end);
+    one = elements_of(home, row, WEFT_TILE_LAYER, range.first, end)
+        + (norms ? elements_of(home, row, WEFT_TILE_NORMS, 0, 1) : 0);
     if (p.stage == last)
-        head = elements_of(home, WEFT_TILE_HEAD, range.first, end)
-             + (norms ? elements_of(home, WEFT_TILE_FINAL, 0, 1) : 0);
+        head = elements_of(home, row, WEFT_TILE_HEAD, range.first, end)
+             + (norms ? elements_of(home, row, WEFT_TILE_FINAL, 0, 1) : 0);
     size_t layers = one
                   * n_layers(home, first_layer,
                              home->first_layer[p.stage + 1]);
@@ -79,14 +81,14 @@ static struct position position_of(const struct weft_shape *s,
         p.times = n_layers(home, layer, layer + 1);
     p.begin += p.times
              * (is_norms ? elements_of(
-                    home, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
+                    home, row, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
                     range.first, end)
-                         : elements_of(home, kind, range.first, block));
+                         : elements_of(home, row, kind, range.first, block));
     return p;
 }
 
 int32_t weft_g_pieces(const struct weft_shape *s,
-                      const struct weft_g_layout *home,
+                      const struct weft_g_layout *home, enum weft_g_row row,
                       enum weft_tile_kind kind, int32_t layer, int32_t block,
                       struct weft_g_piece *out)
 {
@@ -94,11 +96,13 @@ int32_t weft_g_pieces(const struct weft_shape *s,
     int32_t n = 0;
     if (s->tied && kind == WEFT_TILE_EMBED)
         kind = WEFT_TILE_HEAD;
-    struct position p = position_of(s, home, kind, layer, block);
+    struct position p = position_of(s, home, row, kind, layer, block);
     struct weft_g_places places = weft_g_layout_places(home, p.stage, p.tp);
     int32_t n_places = places.n;
     weft_layout_get(s, kind, block, &l);
-    int32_t end = weft_layout_n_chunks(&l), at = l.first_trained;
+    bool trained = row == WEFT_G_TRAINED;
+    int32_t at = trained ? l.first_trained : 0;
+    int32_t end = trained ? weft_layout_n_chunks(&l) : l.first_trained;
     size_t begin = weft_layout_chunk(&l, at);
     /* the first place whose range can contain the tile's beginning */
     int32_t j = p.total > 0
@@ -110,6 +114,7 @@ int32_t weft_g_pieces(const struct weft_shape *s,
                          ? at
                          : weft_layout_chunk_near(
                              &l, begin + (target - p.begin) / p.times);
+        next = weft_min32(next, end);
         if (next > at)
             out[n++] = (struct weft_g_piece){places.at[j], {at, next - at}};
         at = next;
@@ -155,9 +160,33 @@ int32_t weft_g_published_cut(const struct weft_shape *s,
     /* without ZeRO only a tied head is copied, to the first stage */
     if (home->plan.zero == 0 && !(s->tied && vocabulary && home->plan.pp > 1))
         return 1;
-    int32_t n = weft_g_pieces(s, home, kind, layer, block, piece);
+    int32_t n = weft_g_pieces(s, home, WEFT_G_TRAINED, kind, layer, block,
+                              piece);
     weft_g_pieces_cut(s, kind, block, true, n, piece, out);
     return n + weft_g_frozen_parts(s);
+}
+
+int32_t weft_g_owned_pieces(const struct weft_g_model *m,
+                            enum weft_tile_kind kind, int32_t layer,
+                            int32_t block, struct weft_g_piece *out,
+                            struct weft_tile **tile_out, size_t *at_out)
+{
+    const struct weft_params *of[WEFT_G_N_ROWS] = {
+        [WEFT_G_TRAINED] = m->fwd, [WEFT_G_FROZEN] = m->frozen};
+    int32_t n = 0;
+    if (m->shape.tied && kind == WEFT_TILE_EMBED)
+        kind = WEFT_TILE_HEAD;
+    for (int row = WEFT_G_N_ROWS - 1; row >= 0; row--) {
+        int32_t first = n;
+        if (of[row])
+            n += weft_g_pieces(&m->shape, &m->home, (enum weft_g_row) row,
+                               kind, layer, block, out + n);
+        for (int32_t i = first; i < n; i++)
+            tile_out[i] = weft_g_params_tile(&of[row][out[i].place], kind,
+                                             layer, block);
+    }
+    weft_g_pieces_cut(&m->shape, kind, block, true, n, out, at_out);
+    return n;
 }
 
 struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
@@ -171,7 +200,8 @@ struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
         return state ? weft_layout_trained(&l)
                      : (struct weft_range){0, weft_layout_n_chunks(&l)};
     }
-    int32_t n = weft_g_pieces(&m->shape, &m->home, kind, layer, block, piece);
+    int32_t n = weft_g_pieces(&m->shape, &m->home, WEFT_G_TRAINED, kind,
+                              layer, block, piece);
     for (int32_t i = 0; i < n; i++)
         if (piece[i].place == place)
             return piece[i].chunks;
@@ -201,7 +231,7 @@ static bool has_tile(const struct weft_shape *s,
     return b->tp == 0 && b->group != WEFT_GROUP_EMBED;
 }
 
-int32_t weft_g_shards(const struct weft_g_model *m,
+int32_t weft_g_shards(const struct weft_g_model *m, enum weft_g_row row,
                       const struct weft_g_bundle *b, struct weft_g_shard *out)
 {
     int32_t n = 0;
@@ -210,7 +240,8 @@ int32_t weft_g_shards(const struct weft_g_model *m,
         enum weft_tile_kind kind;
         if (!has_tile(&m->shape, &m->home, b, i, &kind))
             continue;
-        int32_t n_pieces = weft_g_pieces(&m->shape, &m->home, kind, b->layer,
+        int32_t n_pieces = weft_g_pieces(&m->shape, &m->home, row, kind,
+                                         b->layer,
                                          i < WEFT_MAX_BLOCKS ? i : 0, piece);
         for (int32_t k = 0; k < n_pieces; k++) {
             /* owners are in order: either the last shard's or the next */

@@ -16,8 +16,9 @@
  * its own, and each place owns an equal share of it.
  *
  * With LoRA adapters the row consists of what is trained alone: adapters are the
- * last chunks of the layers' tiles (weft_layout_trained()). Frozen weights are
- * no place's own: ZeRO 3 is refused with them.
+ * last chunks of the layers' tiles (weft_layout_trained()). With ZeRO 3 frozen
+ * weights are a row of their own, which is divided in the same way; else they
+ * are no place's own.
  */
 #ifndef WEFT_CALLS_SHARD_H
 #define WEFT_CALLS_SHARD_H
@@ -29,9 +30,10 @@ struct weft_g_piece {
     int32_t place;
     struct weft_range chunks;
 };
-/* The pieces of a tile in order, out (WEFT_G_MAX_DP). Returns how many. */
+/* The pieces of a tile's part in a row, in order, out (WEFT_G_MAX_DP). Returns
+ * how many. */
 int32_t weft_g_pieces(const struct weft_shape *shape,
-                      const struct weft_g_layout *home,
+                      const struct weft_g_layout *home, enum weft_g_row row,
                       enum weft_tile_kind kind, int32_t layer, int32_t block,
                       struct weft_g_piece *out);
 /* The n - 1 byte offsets at which a gradient tile (or a published one) is cut
@@ -41,7 +43,16 @@ void weft_g_pieces_cut(const struct weft_shape *shape,
                        bool published, int32_t n,
                        const struct weft_g_piece *piece, size_t *out);
 
-/* The part of one bundle that a place owns. */
+/* With ZeRO 3: all pieces of a published tile in order, each with its owner's
+ * tile, and where they cut the whole one. Outputs: (WEFT_G_MAX_PIECES). Of a tied
+ * table those of the head. Returns how many. */
+enum { WEFT_G_MAX_PIECES = WEFT_G_N_ROWS * WEFT_G_MAX_DP };
+int32_t weft_g_owned_pieces(const struct weft_g_model *model,
+                            enum weft_tile_kind kind, int32_t layer,
+                            int32_t block, struct weft_g_piece *out,
+                            struct weft_tile **tile_out, size_t *at_out);
+
+/* The part of one bundle's row that a place owns. */
 struct weft_g_shard {
     struct weft_g_bundle bundle;
     int32_t place;
@@ -49,7 +60,7 @@ struct weft_g_shard {
     int32_t part[WEFT_GROUP_TILES]; /* its number among a tile's pieces */
 };
 /* The shards of a bundle in order, out (WEFT_G_MAX_DP). Returns how many. */
-int32_t weft_g_shards(const struct weft_g_model *model,
+int32_t weft_g_shards(const struct weft_g_model *model, enum weft_g_row row,
                       const struct weft_g_bundle *bundle,
                       struct weft_g_shard *out);
 /* The parts of the whole gradient tiles in `params` that belong to the

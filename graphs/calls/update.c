@@ -16,10 +16,10 @@ static size_t elements_of(const struct weft_g_update *u,
                           enum weft_tile_kind kind, int32_t tp)
 {
     const struct weft_g_layout *home = &u->m->home;
+    const size_t *before = home->before[WEFT_G_TRAINED][kind];
     struct weft_range range = weft_plan_range(u->m->shape.n_blocks,
                                               home->plan.tp, tp);
-    return home->before[kind][weft_range_end(range)]
-         - home->before[kind][range.first];
+    return before[weft_range_end(range)] - before[range.first];
 }
 
 /* Which of n devices updates a bundle: bundles in order are divided so that
@@ -182,7 +182,7 @@ static bool list_owned(struct weft_g_update *u)
     for (int32_t i = 0; i < u->n_bundles; i++) {
         struct weft_g_shard shard[WEFT_G_MAX_DP];
         struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
-        int32_t n = weft_g_shards(u->m, &b, shard);
+        int32_t n = weft_g_shards(u->m, WEFT_G_TRAINED, &b, shard);
         struct weft_g_owned *more = weft_realloc(
             u->owned, (size_t) (u->n + n), sizeof *more);
         if (!more)

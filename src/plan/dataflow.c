@@ -183,6 +183,14 @@ bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call)
         && flow->call[call].kind == WEFT_TRAIN;
 }
 
+bool weft_flow_is_shared(const struct weft_dataflow *flow, int32_t role)
+{
+    bool shared = false;
+    for (int32_t r = 0; r < flow->n_roles; r++)
+        shared = shared || flow->role[r].shares == role;
+    return shared;
+}
+
 bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call)
 {
     return weft_flow_placed(flow, call)

@@ -142,6 +142,8 @@ int32_t weft_flow_origin_of_call(const struct weft_dataflow *flow,
                                  int32_t call);
 /* Whether it is a training call. */
 bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call);
+/* Whether another role shares this one's weights. */
+bool weft_flow_is_shared(const struct weft_dataflow *flow, int32_t role);
 /* Whether the call's model is never trained and its weights are its own: they
  * may leave memory between uses. */
 bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call);

@@ -169,9 +169,11 @@ static int check_options(const struct check *k)
     if (c->zero > 0 && !trains)
         return wrong(k, "zero %d is for calls that train; take zero 0",
                      c->zero);
-    if (c->zero == 3 && shape_of(k)->lora_rank > 0)
-        return wrong(k, "zero 3 cuts the weights that LoRA adapters leave "
-                        "frozen, which is not planned for; take zero 2");
+    if (c->zero == 3
+        && weft_flow_is_shared(k->needs->flow,
+                               k->needs->flow->call[k->call].role))
+        return wrong(k, "zero 3 cuts the weights that the reference shares, "
+                        "which is not planned for; take zero 2");
     if (c->recompute && !trains)
         return wrong(k, "recompute is for calls that train");
     if (c->offload && !trains && !weft_flow_frozen(k->needs->flow, k->call))

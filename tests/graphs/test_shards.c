@@ -131,7 +131,9 @@ static void add_tile(const struct weft_shape *s,
 {
     struct weft_g_piece piece[WEFT_G_MAX_DP];
     struct weft_layout l;
-    int32_t n = weft_g_pieces(s, home, kind, layer, block, piece), at = 0;
+    int32_t n = weft_g_pieces(s, home, WEFT_G_TRAINED, kind, layer, block,
+                              piece),
+            at = 0;
     weft_layout_get(s, kind, block, &l);
     for (int32_t i = 0; i < n; i++) {
         int32_t d = replica_of(home, stage, tp, piece[i].place);

@@ -259,6 +259,8 @@ static void test_bytes(void)
         check_bytes("layout=dp2", 2, rank[i], 2, 2, 2);
         check_bytes("layout=dp2,zero=1", 2, rank[i], 2, 1, 2);
         check_bytes("layout=dp2,zero=2", 2, rank[i], 2, 1, 2);
+        /* divided, and in buffers for the two layers of each replica */
+        check_bytes("layout=dp2,zero=3", 2, rank[i], 2, 1, 1 + 2);
         check_bytes("layout=pp2", 2, rank[i], 1, 1, 1);
     }
 }
@@ -302,6 +304,39 @@ static void test_exchanged(void)
     check_near("weights", sent(&d, "actor_train", WEFT_MEM_WEIGHTS, false),
                STEPS * each);
     forget_run(&d);
+}
+
+/* With ZeRO 3 each replica gathers the half of a layer that it lacks, forwards
+ * and backwards, and to generate once. The same of frozen weights as without
+ * adapters, of which there are so many more then. */
+static void check_gathered(const char *rank, double each)
+{
+    const struct weft_g_job job = {2, 1, false, 0, false};
+    const char *layout = "layout=dp2,zero=3,micro_batches=1";
+    const char *word[] = {layout, rank, "numerics.gradient_groups=2", NULL};
+    const char *none[] = {layout, "numerics.gradient_groups=2", NULL};
+    struct described_run d, full;
+    describe(&job, word, &d);
+    describe(&job, none, &full);
+    check_near("gradients",
+               sent(&d, "actor_train", WEFT_MEM_GRADIENTS, false),
+               STEPS * each);
+    check_near("gathered",
+               sent(&d, "actor_train", WEFT_MEM_WEIGHTS, false)
+                   - sent(&full, "actor_train", WEFT_MEM_WEIGHTS, false),
+               STEPS * 2 * each);
+    check_near("generation",
+               sent(&d, "actor_generate", WEFT_MEM_WEIGHTS, true)
+                   - sent(&full, "actor_generate", WEFT_MEM_WEIGHTS, true),
+               each);
+    forget_run(&d);
+    forget_run(&full);
+}
+
+static void test_gathered(void)
+{
+    check_gathered("actor.lora_rank=1", 4 * (whole() + cut()));
+    check_gathered("actor.lora_rank=16", 4 * 16 * (whole() + cut()));
 }
 
 /* Two devices generate and one trains: there are frozen weights at all three,
@@ -388,8 +423,8 @@ static void refuse_config(const char *const *word, int n, const char *says)
 
 static void test_refused(void)
 {
-    static const char *const word[] = {"actor.lora_rank=8",
-                                       "layout=dp2,zero=3"};
+    static const char *const word[] = {
+        "actor.lora_rank=8", "layout=dp2,zero=3", "reference.shares=true"};
     static const char *const none[] = {"reference.shares=true"};
     static const char *const stale[] = {"actor.lora_rank=8",
                                         "rollout.staleness=1"};
@@ -408,32 +443,41 @@ static void test_refused(void)
     refuse_config(stale, 2, "'rollout.staleness' must be 0 with");
     refuse_config(follows, 2, "'reference.every' must be 0 with");
     refuse_config(below, 1, "'actor.lora_rank' must be from 0 to 65536");
-    REQUIRE_OK(weft_run_config_read(fixture.config, 2, word, &config, &err),
+    REQUIRE_OK(weft_run_config_read(fixture.config, 3, word, &config, &err),
                err);
     CHECK_FAILS(weft_trainer_describe(&config, &job, &plan, &t, &err),
-                WEFT_EINVAL, err, "zero 3 cuts the weights that LoRA");
+                WEFT_EINVAL, err, "zero 3 cuts the weights that the ref");
     weft_config_release(&config);
 }
 
 /* The search does not list it either. */
-static void test_zero_3(void)
+static void check_zero_3(bool shares)
 {
-    static const char *const word[] = {"actor.lora_rank=8"};
+    const char *word[] = {"actor.lora_rank=8", shares
+                                                   ? "reference.shares=true"
+                                                   : "critic.lora_rank=8"};
     struct weft_call_plan at = {
         .mesh = {.n_nodes = 1, .n_devices = 2}, .dp = 2, .tp = 1, .pp = 1};
     struct weft_run_needs needs;
     struct weft_config config;
     struct weft_err err;
-    REQUIRE_OK(weft_run_config_read(fixture.config, 1, word, &config, &err),
+    REQUIRE_OK(weft_run_config_read(fixture.config, 2, word, &config, &err),
                err);
     REQUIRE_OK(weft_run_needs_read(&config, 1, 2, 0, &needs, &err), err);
     int32_t actor = weft_flow_find_call(&needs.flow, "actor_train");
     int32_t critic = weft_flow_find_call(&needs.flow, "critic_train");
     for (at.zero = 0; at.zero <= 3; at.zero++) {
-        CHECK(weft_price_can(&needs.plan, actor, &at) == (at.zero < 3));
+        CHECK(weft_price_can(&needs.plan, actor, &at)
+              == (at.zero < 3 || !shares));
         CHECK(weft_price_can(&needs.plan, critic, &at));
     }
     weft_config_release(&config);
+}
+
+static void test_zero_3(void)
+{
+    check_zero_3(false);
+    check_zero_3(true);
 }
 
 static void setup(void)
@@ -449,6 +493,7 @@ static void teardown(void)
 WEFT_TESTS("run/lora", {"setup", setup}, {"test_flop", test_flop},
            {"test_large_rank", test_large_rank}, {"test_bytes", test_bytes},
            {"test_predicted", test_predicted}, {"test_bf16", test_bf16},
-           {"test_exchanged", test_exchanged}, {"test_moved", test_moved},
+           {"test_exchanged", test_exchanged},
+           {"test_gathered", test_gathered}, {"test_moved", test_moved},
            {"test_shares", test_shares}, {"test_refused", test_refused},
            {"test_zero_3", test_zero_3}, {"teardown", teardown})

@@ -200,13 +200,13 @@ static double micro_batches(const struct weft_pricer *p,
     return fmax(groups, full) / at->dp;
 }
 
-/* Of a layer, those that are trained. */
-static double layer_params(const struct weft_shape *s)
+/* Of a layer, by one of the functions that count a shape's. */
+static double layer_params(const struct weft_shape *s,
+                           int64_t (*count)(const struct weft_shape *))
 {
     struct weft_shape none = *s;
     none.n_layers = 0;
-    return (double) (weft_shape_n_trained(s) - weft_shape_n_trained(&none))
-         / s->n_layers;
+    return (double) (count(s) - count(&none)) / s->n_layers;
 }
 
 /* Seconds of a layer, in an optimizer step, of a mean device: AdamW reads a
@@ -217,7 +217,7 @@ static double update_s(const struct weft_node_kind *kind,
                        const struct weft_call_plan *at,
                        const struct weft_shape *s, double groups)
 {
-    double n = layer_params(s) / at->tp;
+    double n = layer_params(s, weft_shape_n_trained) / at->tp;
     double adamw = 7 * sizeof(float) + (double) weft_dtype_bytes(s->dtype);
     double add = 3 * sizeof(float) * (groups - 1);
     return n * (adamw / (at->zero > 0 ? at->dp : 1) + add / at->dp)
@@ -243,14 +243,16 @@ static struct exchanged replicas_s(const struct weft_pricer *p,
                 - ceil((double) at->mesh.n_devices / at->tp);
     if (rate <= 0 || away <= 0 || !apart)
         return (struct exchanged){0, 0};
-    double sent_s = layer_params(s) / at->tp / at->dp * away / rate;
+    double each_s = 1.0 / at->tp / at->dp * away / rate;
+    double sent_s = layer_params(s, weft_shape_n_trained) * each_s;
+    double whole_s = layer_params(s, weft_shape_n_params) * each_s;
     double leaves = at->zero >= 2 ? floor(groups / at->dp) : 1;
     double weight = (double) weft_dtype_bytes(s->dtype);
-    double back = at->zero == 0 ? sizeof(float)
-                : at->zero < 3  ? weight
-                                : 2 * floor(n) * weight;
-    return (struct exchanged){.all_s = sent_s
-                                     * (leaves * sizeof(float) + back),
+    double back_s = at->zero == 0 ? sent_s * sizeof(float)
+                  : at->zero < 3  ? sent_s * weight
+                                  : whole_s * 2 * floor(n) * weight;
+    return (struct exchanged){.all_s = sent_s * leaves * sizeof(float)
+                                     + back_s,
                               .last_s = sent_s * sizeof(float)};
 }
 

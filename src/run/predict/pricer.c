@@ -22,7 +22,9 @@ bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
         needs->shape[needs->flow->call[call].role];
     return p->tp <= shape->n_blocks && p->pp <= shape->n_layers
         && p->dp <= weft_plan_most_dp(needs, call)
-        && (p->zero < 3 || shape->lora_rank == 0);
+        && (p->zero < 3
+            || !weft_flow_is_shared(needs->flow,
+                                    needs->flow->call[call].role));
 }
 
 /* ---- A run that is smaller ---------------------------------------------- */
