@@ -360,6 +360,15 @@ static inline double frozen_bytes(const int32_t *choice, int32_t c)
     return p.call[c].trains ? 0 : o->weights;
 }
 
+/* Each other layout of training has its weights cut. */
+static inline void cut_weights(void)
+{
+    for (int32_t c = 0; c < p.n_calls; c++)
+        for (int32_t i = 1; i < p.call[c].n_options && p.call[c].trains;
+             i += 2)
+            option[c][i].plan.zero = 3;
+}
+
 static inline double bytes_of(const int32_t *choice)
 {
     double most = 0;
@@ -370,9 +379,11 @@ static inline double bytes_of(const int32_t *choice)
             int32_t t = trainer(c);
             if (!on(&o->plan.mesh, d))
                 continue;
-            bool trunk = p.call[c].trunk > 0;
-            bool copies = t >= 0 && t != c && !trunk
-                       && !alike(trained(choice, c), &o->plan);
+            bool reads = t >= 0 && t != c;
+            bool cut = reads && trained(choice, c)->zero == 3;
+            bool trunk = p.call[c].trunk > 0 && !cut;
+            bool copies = reads && !trunk
+                       && (cut || !alike(trained(choice, c), &o->plan));
             double runs = o->active + (copies ? o->weights : 0);
             held += o->held + (trunk ? frozen_bytes(choice, c) : 0);
             active = fmax(active, runs);

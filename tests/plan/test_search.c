@@ -169,17 +169,31 @@ static void test_algorithms(void)
         }
 }
 
-/* The trained role's frozen weights are the frozen role's, too. */
+/* The trained role's frozen weights are the frozen role's, too, or its own
+ * alone, and with ZeRO 3 they come for each call. */
 static void test_trunk(void)
 {
     for (size_t g = 0; g < WEFT_COUNT(graphs); g++)
-        for (uint32_t seed = 61; seed <= 66; seed++) {
+        for (uint32_t seed = 61; seed <= 68; seed++) {
             make_random_of(&graphs[g], seed);
             p.device_bytes = 40 + 10 * (double) (seed % 6);
             for (int32_t c = 0; c < p.n_calls; c++)
-                p.call[c].trunk = p.call[c].role < 2;
+                p.call[c].trunk = p.call[c].role < (seed > 66 ? 1 : 2);
+            if (seed > 66)
+                cut_weights();
             check_problem();
         }
+}
+
+/* Without a trunk, too. */
+static void test_cut(void)
+{
+    for (uint32_t seed = 81; seed <= 84; seed++) {
+        make_random(seed);
+        p.device_bytes = 40 + 10 * (double) (seed % 6);
+        cut_weights();
+        check_problem();
+    }
 }
 
 static void test_fused(void)
@@ -445,8 +459,8 @@ WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"bubbles", test_bubbles},
            {"streams", test_streams}, {"random", test_random},
            {"algorithms", test_algorithms}, {"trunk", test_trunk},
-           {"annealing", test_annealing}, {"fused", test_fused},
-           {"fused_moves", test_fused_moves},
+           {"cut", test_cut}, {"annealing", test_annealing},
+           {"fused", test_fused}, {"fused_moves", test_fused_moves},
            {"same_seed_same_result", test_same_seed_same_result},
            {"finalists", test_finalists}, {"stopped", test_stopped},
            {"threads", test_threads}, {"methods", test_methods},

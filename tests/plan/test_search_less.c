@@ -150,11 +150,11 @@ static void make_similar(uint32_t seed)
 }
 
 /* What is left out is never missed; of some problems two roles share frozen
- * weights. */
+ * weights, or training cuts weights. */
 static void test_pruned(void)
 {
     int32_t n_before = 0, n_after = 0;
-    for (uint32_t seed = 1; seed <= 60; seed++) {
+    for (uint32_t seed = 1; seed <= 80; seed++) {
         struct weft_option *array[MOST];
         struct weft_err err;
         make_similar(seed);
@@ -162,7 +162,9 @@ static void test_pruned(void)
             fuse();
         p.device_bytes = 16 + 2 * (double) (seed % 8);
         for (int32_t c = 0; c < p.n_calls && seed > 40; c++)
-            p.call[c].trunk = p.call[c].role < 2;
+            p.call[c].trunk = p.call[c].role < (seed > 60 ? 1 : 2);
+        if ((seed > 30 && seed <= 40) || seed > 60)
+            cut_weights();
         double before = best_of_all();
         for (int32_t c = 0; c < p.n_calls; c++) {
             array[c] = option[c];
@@ -232,6 +234,37 @@ static void test_shared(void)
     CHECK(best_of_all() <= before);
 }
 
+/* The faster training makes the slower one needless where its weights lie alike,
+ * but not where there is no room for copies, which all calls have of weights
+ * that are cut, or of a trunk's that stay for good where they lie otherwise. */
+static void check_cut(bool trunk)
+{
+    struct weft_option *array[MOST];
+    struct weft_err err;
+    set_graph(&graphs[2]);
+    for (int32_t c = 0; c < 3; c++) {
+        array[c] = option[c];
+        p.call[c].trunk = trunk && p.call[c].role == 0;
+        add(c, left, 3, 1, c == 1 ? 10 : 1, 10);
+    }
+    add(2, left, 2, 1, 1, 10);
+    option[2][trunk ? 0 : 1].plan.zero = 3;
+    option[0][0].plan.tp = trunk ? 2 : 1;
+    p.device_bytes = 3 + (trunk ? 1 + 10 : 10);
+    double before = best_of_all();
+    CHECK(before < INFINITY);
+    REQUIRE_OK(weft_search_prune(&p, array, &err), err);
+    CHECK_INT(p.call[2].n_options, 2);
+    CHECK(best_of_all() <= before);
+}
+
+static void test_cut(void)
+{
+    check_cut(false);
+    check_cut(true);
+}
+
 WEFT_TESTS("plan/search_less", {"known", test_known}, {"pruned", test_pruned},
            {"copies", test_copies}, {"shared", test_shared},
-           {"mirrors", test_mirrors}, {"least", test_least})
+           {"cut", test_cut}, {"mirrors", test_mirrors},
+           {"least", test_least})

@@ -73,6 +73,19 @@ static bool no_later(const struct weft_option *a, double slower,
     return ok;
 }
 
+/* Whether calls of the role need no copies of weights with a that they do not
+ * need with b. With ZeRO 3 they have one whatever their layout, but where the
+ * model has a trunk only while they run. */
+static bool needs_no_more_copies(const struct weft_search_call *c,
+                                 const struct weft_option *a,
+                                 const struct weft_option *b)
+{
+    bool a_cuts = a->plan.zero >= 3, b_cuts = b->plan.zero >= 3;
+    return weft_plan_lies_alike(&a->plan, &b->plan)
+        && (!c->two || weft_plan_lies_alike(&a->with, &b->with))
+        && (c->trunk > 0 ? a_cuts == b_cuts : a_cuts <= b_cuts);
+}
+
 bool weft_search_dominates(const struct weft_search *s, int32_t call,
                            const struct weft_option *a,
                            const struct weft_option *b)
@@ -86,8 +99,7 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
         || (!a->any_device && b->any_device))
         return false;
     if ((s->trainer[call] < 0 && c->trunk == 0)
-        || (weft_plan_lies_alike(&a->plan, &b->plan)
-            && (!c->two || weft_plan_lies_alike(&a->with, &b->with))))
+        || needs_no_more_copies(c, a, b))
         return true;
     if (c->trunk > 0)
         return false;

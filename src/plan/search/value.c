@@ -116,18 +116,20 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
     for (int32_t k = 0; k < n; k++) {
         int32_t c = order ? order[k] : k, t = s->trainer[c];
         const struct weft_option *o = weft_search_chosen(s, choice, c);
+        const struct weft_call_plan *from = NULL;
         if (!weft_search_covers(&o->plan.mesh, node, device))
             continue;
+        if (t >= 0 && t != c && (known >> t & 1))
+            from = weft_search_layout(s, t, weft_search_chosen(s, choice, t),
+                                      s->p->call[c].role);
         here |= 1u << c;
         runs[c] = o->active;
-        if (s->p->call[c].trunk > 0 && !s->p->call[c].trains)
+        if (s->p->call[c].trunk > 0 && !s->p->call[c].trains
+            && !(from && from->zero >= 3))
             held += has_weights(s, choice, known, c) ? 0 : o->weights;
-        else if (t >= 0 && t != c && (known >> t & 1)
-                 && !weft_plan_lies_alike(
-                     weft_search_layout(s, t,
-                                        weft_search_chosen(s, choice, t),
-                                        s->p->call[c].role),
-                     &o->plan))
+        else if (from
+                 && (from->zero >= 3
+                     || !weft_plan_lies_alike(from, &o->plan)))
             runs[c] += o->weights;
         held += o->held;
         most = runs[c] > most ? runs[c] : most;
