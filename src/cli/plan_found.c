@@ -117,7 +117,8 @@ int weft_cli_tell_shortage(const struct weft_cli_plan_options *o,
     const struct weft_simulate_options how = simulations(o, cluster, &lengths,
                                                          needs);
     weft_shortage_least(&m, needs, takes, sizeof takes);
-    weft_shortage_text(config, needs, &how, false, more, sizeof more);
+    weft_shortage_text(config, needs, &how, WEFT_NOT_SEARCHED, more,
+                       sizeof more);
     weft_lengths_release(&lengths);
     snprintf(text, sizeof text, "it does not fit: a run %s; %s", takes, more);
     weft_cli_tell(o, text);
@@ -140,7 +141,8 @@ int weft_cli_weigh(const struct weft_cli_plan_options *o,
                                                    needs);
     rc = weft_run_weigh(config, needs, &how, plan, &s, err);
     if (!rc && s.fullest > 1.05)
-        weft_shortage_text(config, needs, &how, false, more, sizeof more);
+        weft_shortage_text(config, needs, &how, WEFT_NOT_SEARCHED, more,
+                           sizeof more);
     weft_lengths_release(&lengths);
     if (rc)
         return rc;

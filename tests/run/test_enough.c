@@ -4,6 +4,7 @@
 #include "find_fixture.h"
 
 #include "run/predict/enough.h"
+#include "run/predict/shortage.h"
 
 enum { DEVICES = 2, MOST = 6 };
 
@@ -105,10 +106,41 @@ static void test_none(void)
     close_finding(&f);
 }
 
+/* What is said of a device that has enough by prices of calls, and of one that
+ * has not. */
+static void check_said(struct finding *f, double mib,
+                       enum weft_searched searched, const char *says)
+{
+    char text[400];
+    f->needs.plan.device_bytes = (int64_t) (mib * 0x1p20);
+    weft_shortage_text(&f->config, &f->needs.plan, &f->simulate, searched,
+                       text, sizeof text);
+    bool said = strstr(text, says) != NULL;
+    CHECK(said);
+    if (!said)
+        printf("'%s', not '%s'\n", text, says);
+}
+
+static void test_said(void)
+{
+    static const char *const word[] = {WORDS};
+    struct finding f;
+    open_finding(&f, deep, DEVICES, word);
+    f.simulate.gangs = true;
+    resize(&f, 1);
+    check_said(&f, 1000, WEFT_NOT_SEARCHED,
+               "'weft plan --search' looks for one");
+    check_said(&f, 1000, WEFT_SEARCH_STOPPED,
+               "'weft plan --search' with more time looks for one");
+    check_said(&f, 1000, WEFT_SEARCHED, "at least 2 nodes");
+    check_said(&f, 0.001, WEFT_SEARCH_STOPPED, "no number of nodes");
+    close_finding(&f);
+}
+
 static void test_remove(void)
 {
     fixture_remove(&fixture);
 }
 
 WEFT_TESTS("run/enough", {"make", make_runs}, {"enough", test_enough},
-           {"none", test_none}, {"remove", test_remove})
+           {"none", test_none}, {"said", test_said}, {"remove", test_remove})

@@ -246,8 +246,10 @@ int weft_run_compare(const struct weft_config *config,
     out->best = find_best(out);
     if (out->best < 0 && !rc)
         weft_shortage_text(config, needs, options,
-                           how->find && !out->row[c.searched].cut, out->none,
-                           sizeof out->none);
+                           !how->find                 ? WEFT_NOT_SEARCHED
+                           : out->row[c.searched].cut ? WEFT_SEARCH_STOPPED
+                                                      : WEFT_SEARCHED,
+                           out->none, sizeof out->none);
     if (how->find && out->row[c.searched].fits)
         out->found = c.searched;
     return rc;

@@ -246,6 +246,7 @@ static int refuse(const struct weft_finding *f, const struct weft_needed *m,
                   struct weft_err *err)
 {
     double has = (double) f->needs->device_bytes / 0x1p30;
+    bool stopped = f->stopped || stop(f->find);
     char least[300], more[400] = "";
     if (m->one_order)
         snprintf(least, sizeof least,
@@ -256,11 +257,12 @@ static int refuse(const struct weft_finding *f, const struct weft_needed *m,
         weft_shortage_least(m, f->needs, least, sizeof least);
     if (!m->one_order)
         weft_shortage_text(f->config, f->needs, f->find->simulate,
-                           !f->stopped, more, sizeof more);
+                           stopped ? WEFT_SEARCH_STOPPED : WEFT_SEARCHED,
+                           more, sizeof more);
     return weft_err_set(err, WEFT_EINVAL,
                         "no plan fits: the least that was %s%s%s%s%s",
                         m->one_order ? "" : "tried ", least,
-                        f->stopped && !m->one_order
+                        stopped && !m->one_order
                             ? "; the search was stopped before it had tried "
                               "all"
                             : "",

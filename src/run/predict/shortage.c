@@ -81,7 +81,7 @@ static int64_t least_devices(const struct weft_config *config,
 static void add_enough(const struct weft_config *config,
                        const struct weft_plan_needs *needs,
                        const struct weft_simulate_options *simulate,
-                       bool searched, struct weft_string *out)
+                       enum weft_searched searched, struct weft_string *out)
 {
     const struct weft_cluster *cluster = simulate->cluster;
     const char *kind = cluster->n_kinds == 1
@@ -97,20 +97,24 @@ static void add_enough(const struct weft_config *config,
                          "take %.3g GiB of a device",
                          kind, weft_mem_class_name(e.mem),
                          needs->flow->call[e.call].name, e.bytes / 0x1p30);
-    else if (e.n_nodes > has || searched)
+    else if (e.n_nodes > has || searched == WEFT_SEARCHED)
         weft_string_addf(
             out, "; by prices of calls it needs at least %d nodes %s",
             (int) weft_max32(e.n_nodes, has + weft_enough_step(cluster)),
             kind);
     else
-        weft_string_add(out, "; another plan fits here, by prices of its "
-                             "calls: 'weft plan --search' looks for one");
+        weft_string_addf(out,
+                         "; another plan fits here, by prices of its calls: "
+                         "%s looks for one",
+                         searched == WEFT_SEARCH_STOPPED
+                             ? "'weft plan --search' with more time"
+                             : "'weft plan --search'");
 }
 
 void weft_shortage_text(const struct weft_config *config,
                         const struct weft_plan_needs *needs,
                         const struct weft_simulate_options *simulate,
-                        bool searched, char *text, size_t size)
+                        enum weft_searched searched, char *text, size_t size)
 {
     struct weft_string out = {0};
     weft_string_addf(&out,

@@ -20,10 +20,15 @@ void weft_shortage_least(const struct weft_needed *m,
 
 /* Says how many devices the state of what is trained fills, with fewer than
  * which nothing fits, and with how many nodes a plan fits (enough.h), or why
- * none would do. searched: a search has found none on these. */
+ * none would do. */
+enum weft_searched {
+    WEFT_NOT_SEARCHED,
+    WEFT_SEARCH_STOPPED, /* before it had tried all */
+    WEFT_SEARCHED        /* a search has found none on these */
+};
 void weft_shortage_text(const struct weft_config *config,
                         const struct weft_plan_needs *needs,
                         const struct weft_simulate_options *simulate,
-                        bool searched, char *text, size_t size);
+                        enum weft_searched searched, char *text, size_t size);
 
 #endif
