@@ -588,6 +588,12 @@ static void test_memory_refuses(void)
     refused(1.05 * zero, "layout=dp4", "it would need");
     refused(0.001, "layout=dp4", "most of it, 0.");
     refused(0.001, "layout=dp4", "use a smaller model");
+    /* actor and critic have 4 x 246,080 + 259 x 128 + 128 parameters of 16
+     * bytes, and 128 more: 32,565,248 bytes */
+    refused(0.001, "layout=dp4", "is trained fill 31 such ranks at least");
+    refused(0.0005, "layout=dp4",
+            "is trained fill 61 such ranks at least; 'weft plan --search "
+            "--cluster FILE' finds out what a plan needs");
     /* what fits runs */
     char limit[64];
     const char *words[] = {limit,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a run fits what it may take, and what helps where it does not. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/topology.h"
 #include "run/predict/memory.h"
+#include "run/predict/shortage.h"
 
 static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_WEIGHTS] = "use a smaller model, numerics.dtype bf16, more "
@@ -154,19 +156,39 @@ static int64_t bytes_with(const struct weft_trainer *t, bool gpu,
     return sum[WEFT_MEM_ALL];
 }
 
+/* What helps where no change of the layout does: less of what takes most, or
+ * more devices. limit: bytes of a GPU, or of a rank. */
+static void advise_more(const struct weft_trainer *t, bool gpu,
+                        enum weft_mem_class most, double limit, char *out,
+                        size_t size)
+{
+    double bytes = 0;
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        if (t->flow.role[r].trained)
+            bytes += weft_shortage_state_bytes(&t->config,
+                                               &t->model[r].arch.shape);
+    snprintf(
+        out, size,
+        "%s; weights, gradients and optimizer state of what is trained "
+        "fill %.0f such %s at least; 'weft plan --search --cluster FILE' "
+        "finds out what a plan needs",
+        remedy[most], ceil(bytes / fmax(limit, 1)), gpu ? "GPUs" : "ranks");
+}
+
 static int refuse(const struct weft_trainer *t, bool gpu,
                   const int64_t sum[WEFT_MEM_ALL + 1], double limit,
                   const char *whose, struct weft_err *err)
 {
     const double gib = 1073741824.0;
-    char advice[200];
+    char advice[400];
     int most = 0;
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         if (weft_mem_class_at_place((enum weft_mem_class) c)
             && !(gpu && weft_mem_class_on_host((enum weft_mem_class) c))
             && sum[c] > sum[most])
             most = c;
-    snprintf(advice, sizeof advice, "%s", remedy[most]);
+    advise_more(t, gpu, (enum weft_mem_class) most, limit, advice,
+                sizeof advice);
     for (size_t i = 0; i < WEFT_COUNT(changes); i++) {
         if (changes[i].offload && !gpu)
             continue; /* all is the host's */

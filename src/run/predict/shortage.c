@@ -52,10 +52,8 @@ void weft_shortage_least(const struct weft_needed *m,
              weft_mem_class_name(m->mem));
 }
 
-/* Bytes of a trained role in any layout: weights, a sum of gradients and two
- * moments; rounded weights have masters. */
-static double trained_bytes(const struct weft_config *config,
-                            const struct weft_shape *shape)
+double weft_shortage_state_bytes(const struct weft_config *config,
+                                 const struct weft_shape *shape)
 {
     double weight = (double) weft_dtype_bytes(shape->dtype), f32 = 4;
     double state = 2 * f32 + (weight < f32 ? f32 : 0);
@@ -71,7 +69,7 @@ static int64_t least_devices(const struct weft_config *config,
     double bytes = 0;
     for (int32_t r = 0; r < needs->flow->n_roles; r++)
         if (needs->flow->role[r].trained)
-            bytes += trained_bytes(config, needs->shape[r]);
+            bytes += weft_shortage_state_bytes(config, needs->shape[r]);
     return needs->device_bytes > 0
              ? (int64_t) ceil(bytes / (double) needs->device_bytes)
              : 0;

@@ -13,6 +13,10 @@ struct weft_needed weft_shortage_needed(const struct weft_config *config,
                                         const struct weft_plan_needs *needs,
                                         const struct weft_plan *plan,
                                         bool by_gangs);
+/* Bytes of a trained role in any layout: weights, a sum of gradients and two
+ * moments; rounded weights have masters. */
+double weft_shortage_state_bytes(const struct weft_config *config,
+                                 const struct weft_shape *shape);
 /* "can take 5.1 GiB of device 3, which has 4; most of it, 3 GiB, is kv". */
 void weft_shortage_least(const struct weft_needed *m,
                          const struct weft_plan_needs *needs, char *text,
