@@ -130,10 +130,8 @@ static int rank(struct ranking *r, const struct trial *t,
     r->least_s[i] = INFINITY;
     if (missed && r->n_played > 0)
         return 0;
-    if (t->rc && !missed) {
-        *err = t->err;
-        return t->rc;
-    }
+    if (t->rc && !missed)
+        return weft_err_set(err, t->rc, "%s", t->err.text);
     if (out->unplayed)
         r->n_played = r->best = 0;
     out->unplayed = missed;
@@ -411,6 +409,7 @@ static int refuse_choice(struct weft_finding *f,
     return rc ? rc : refuse(f, &needed, err);
 }
 
+/* err NULL: it need not be said why there is no plan, which takes long. */
 static int attempt(struct weft_finding *f,
                    const struct weft_find_problems *all,
                    struct weft_plan *plan, struct weft_found *out,
@@ -425,24 +424,38 @@ static int attempt(struct weft_finding *f,
     out->bytes = all->p[0].device_bytes;
     int rc = weft_find_search(f, all, out, err);
     if (!rc && !out->result.fits)
-        return refuse_choice(f, all, out, plan, err);
+        return err ? refuse_choice(f, all, out, plan, err) : WEFT_EINVAL;
     if (!rc)
         rc = simulate_all(&r, err);
     return rc ? rc : take(&r, least_out, err);
 }
 
-/* A search's memory is that of one order of tasks. Where a run of each finalist
- * can take more, it is made again with so much less memory, a few times: from
- * the second time on with at least 4, 8 and 16 % less, as each can miss by
- * little. Then, if tasks were counted, no plan fits; of instructions it is not
- * known. */
+double weft_find_less_memory(double has, int k, double low, double high,
+                             double needed)
+{
+    double step = k > 0 ? 0.02 * (1 << k) * high : 0;
+    double less = high - fmax(needed - has, step);
+    return less > low ? less : low + (high - low) / 2;
+}
+
+/* Whether a is to be taken in place of b, which does not fit: it fits or, where
+ * only instructions of it were counted, may fit. */
+static bool is_nearer(const struct weft_finding *f,
+                      const struct weft_needed *a,
+                      const struct weft_needed *b)
+{
+    return fits(f, a) || (a->by_gangs && !b->by_gangs && !b->one_order);
+}
+
+/* Where the plan of a search does not fit in any order of its tasks, others are
+ * made with less memory, a few times. Then, if tasks were counted, no plan fits;
+ * of instructions it is not known. */
 static int search(struct weft_finding *f, struct weft_plan *plan,
                   struct weft_found *out, struct weft_err *err)
 {
     enum { TIMES = 4 };
     struct weft_find_problems all;
     struct weft_needed needed;
-    bool found = true;
     weft_finding_tell(f, WEFT_FIND_SEARCHES, f->n_priced, f->n_priced);
     int rc = weft_find_make_problems(f, &all, out, err);
     if (!rc)
@@ -450,23 +463,20 @@ static int search(struct weft_finding *f, struct weft_plan *plan,
     if (rc)
         return rc;
     struct weft_needed least = needed;
-    for (int k = 0;
-         k < TIMES && found && !fits(f, &out->memory) && !stop(f->find);
+    double high = all.p[0].device_bytes, low = 0;
+    for (int k = 0; k < TIMES && !fits(f, &out->memory) && !stop(f->find);
          k++) {
-        double least_step = k > 0 ? 0.02 * (1 << k) : 0;
-        double excess = fmax(needed.all - (double) f->needs->device_bytes,
-                             least_step * all.p[0].device_bytes);
+        double bytes = weft_find_less_memory((double) f->needs->device_bytes,
+                                             k, low, high, needed.all);
         struct weft_found next = *out;
         struct weft_plan other;
-        struct weft_err ignored;
-        if (!(excess < all.p[0].device_bytes))
-            break;
         for (int i = 0; i < WEFT_PROBLEMS; i++)
-            all.p[i].device_bytes -= excess;
+            all.p[i].device_bytes = bytes;
         weft_plan_begin(f->needs, &other);
-        found = attempt(f, &all, &other, &next, &needed, &ignored) == 0;
+        bool found = attempt(f, &all, &other, &next, &needed, NULL) == 0;
+        *(found ? &high : &low) = bytes;
         least = found && needed.all < least.all ? needed : least;
-        bool taken = found && fits(f, &next.memory);
+        bool taken = found && is_nearer(f, &next.memory, &out->memory);
         weft_plan_release(taken ? plan : &other);
         if (taken) {
             *plan = other;
