@@ -15,7 +15,7 @@
 #include "run/predict/price.h"
 #include "run/trainer.h"
 
-enum { N_SIZES = 4, TOKENS = 256, DEVICES = 8 };
+enum { N_SIZES = 4, TOKENS = 256, DEVICES = 8, LORA_RANK = 4 };
 
 static const struct made_size sizes[N_SIZES] = {
     {"7b", 4096, 32, 32, 32, 11008, 32000},
@@ -104,8 +104,9 @@ static inline void read_config(const struct bench *b, int size, int samples,
                                int groups, bool keeps,
                                struct weft_config *out)
 {
-    char path[600], word[7][700];
-    const char *words[7];
+    enum { N_WORDS = 9 };
+    char path[600], word[N_WORDS][700];
+    const char *words[N_WORDS];
     const char *name = sizes[size].name;
     snprintf(path, sizeof path, "%s/run.yaml", b->dir);
     snprintf(word[0], sizeof word[0], "model.actor=%s/%s", b->dir, name);
@@ -117,9 +118,11 @@ static inline void read_config(const struct bench *b, int size, int samples,
     snprintf(word[5], sizeof word[5], "numerics.gradient_groups=%d", groups);
     snprintf(word[6], sizeof word[6], "train.recompute=%s",
              keeps ? "false" : "true");
-    for (int i = 0; i < 7; i++)
+    snprintf(word[7], sizeof word[7], "actor.lora_rank=%d", LORA_RANK);
+    snprintf(word[8], sizeof word[8], "critic.lora_rank=%d", LORA_RANK);
+    for (int i = 0; i < N_WORDS; i++)
         words[i] = word[i];
-    CHECK(weft_run_config_read(path, 7, words, out, &err));
+    CHECK(weft_run_config_read(path, N_WORDS, words, out, &err));
     weft_batch_set(out, samples);
 }
 
@@ -180,24 +183,6 @@ static inline double gathers(const struct bench *b, int size, int devices)
     return TOKENS * s / b->gather_share;
 }
 
-/* Training on several nodes, without gradients: as on one of them, and with
- * ZeRO 3 all weights are gathered in the forward pass and in the backward one.
- * With adapters no weight has gradients, whose products are one of its three
- * passes, or of four with recompute. */
-static inline double train(const struct bench *b, int size, int call,
-                           const struct layout *l, int samples, bool keeps)
-{
-    struct layout one = *l;
-    double part = keeps ? 2. / 3 : 3. / 4;
-    if (l->tp > 1 || l->devices <= DEVICES)
-        return part * price(b, size, call, l, samples, keeps);
-    one.devices = DEVICES;
-    return part
-             * price(b, size, call, &one, samples * DEVICES / l->devices,
-                     keeps)
-         + (l->zero == 3 ? 2 * gathers(b, size, l->devices) / TOKENS : 0);
-}
-
 /* Disaggregated: half of the devices generate, of 16 nodes three, as the paper
  * says of 65B; what is left is shared by inference and training in whole
  * nodes. */
@@ -241,8 +226,7 @@ static inline struct step play(const struct bench *b, const struct cell *row,
     double t[N_CALLS] = {0};
     for (int c = 0; c < N_CALLS; c++)
         if (!shared || (c != CRITIC && c != TRAIN_CRITIC))
-            t[c] = (c < TRAIN ? price : train)(b, size, c, &of[c], samples,
-                                               row->keeps);
+            t[c] = price(b, size, c, &of[c], samples, row->keeps);
     step.gathered = by_zero ? gathers(b, size, generates) : 0;
     if (s == STANDALONE) { /* the others have one device less */
         t[GENERATE] *= n / (n - 1.0);
@@ -261,8 +245,8 @@ static inline struct step play(const struct bench *b, const struct cell *row,
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* Bytes of a sample on a device, without gradients and optimizer state: between
- * 2 and 4 samples of each of 8 replicas. */
+/* Bytes of a sample on a device: between 2 and 4 samples of each of 8
+ * replicas. */
 static inline double slope(const struct bench *b, int size, bool keeps)
 {
     const struct weft_g_job job = {
