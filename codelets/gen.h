@@ -239,6 +239,9 @@ WEFT_INLINE int32_t *weft_gen_drawn_failed(int32_t *drawn, int32_t n_slots)
     return drawn + 2 * (int64_t) n_slots;
 }
 
+/* What is said then. */
+int weft_gen_group_failed(struct weft_err *err);
+
 /* Takes the next aligned piece of a scratch area. */
 WEFT_INLINE void *weft_gen_carve(char **at, size_t bytes)
 {

@@ -96,6 +96,14 @@ void weft_insert_gen_draw(struct weft_seq *seq,
                             sizeof args);
 }
 
+int weft_gen_group_failed(struct weft_err *err)
+{
+    return weft_err_set(err, WEFT_EINTERNAL,
+                        "the GPUs of a tp group waited for one another in "
+                        "vain: one has failed, or was busy for more than a "
+                        "minute; what the run says before may tell which");
+}
+
 static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
@@ -109,11 +117,7 @@ static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
     const int32_t *index = weft_batch_at(b, b->target);
     int rc = 0;
     if (b->n_rows > 0 && *weft_gen_drawn_failed(token, args->n_slots))
-        rc = weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
-                          "the GPUs of a tp group waited for one another "
-                          "in vain: one has failed, or was busy for more "
-                          "than a minute; what the run says before may "
-                          "tell which");
+        rc = weft_gen_group_failed(weft_exec_err(x));
     for (int32_t i = 0; i < b->n_targets && !rc; i++)
         rc = weft_gen_put(&view, &args->gen, index[i], token[i], logp[i],
                           weft_exec_err(x));

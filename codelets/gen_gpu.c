@@ -22,14 +22,12 @@ size_t weft_gen_step_bytes(const struct weft_gen_args *gen, int32_t n_slots,
     return layout.bytes;
 }
 
-/* A task that has the whole model has the steps of a chunk. A shorter one has
- * the memory of the longest, or its graphs would be others. */
-static int32_t most_steps(const struct weft_shape *shape,
-                          const struct weft_stage_layers *layers,
-                          struct weft_range range,
+/* Where the model has one stage a task has the steps of a chunk. A shorter one
+ * has the memory of the longest, or its graphs would be others. */
+static int32_t most_steps(const struct weft_stage_layers *layers,
                           const struct weft_gen_args *gen)
 {
-    return layers->is_first && layers->is_last && range.n == shape->n_blocks
+    return layers->is_first && layers->is_last
              ? weft_max32(gen->n_steps, gen->most_steps)
              : 1;
 }
@@ -58,10 +56,11 @@ static struct sizes sizes_of(const struct weft_shape *shape,
         .scratch = weft_gpu_scratch_bytes(&pass)};
     if (!layers->is_last)
         return s;
-    size_t n_steps = (size_t) most_steps(shape, layers, range, gen);
-    if (range.n == shape->n_blocks) /* or they are for the others, too */
+    size_t n_steps = (size_t) most_steps(layers, gen);
+    if (range.n == shape->n_blocks) { /* or they are for the others, too */
         s.logits = aligned(n * (size_t) shape->vocab * sizeof(float));
-    s.drawn = aligned(n * 4);
+        s.drawn = aligned(n * 4);
+    }
     s.all_drawn = aligned(n_steps * n * 4);
     s.sampling = aligned(weft_gen_draw_scratch_bytes(shape, gen, n_slots));
     return s;
@@ -105,7 +104,7 @@ static uint64_t key_of(const struct weft_gen_gpu *g)
         (uint64_t) gen->sampling.top_k,
         (uint64_t) gen->prefill_tokens,
         weft_hash64(g->group.of, sizeof g->group.of),
-        (uint64_t) most_steps(g->shape, &g->weights.layers, g->range, gen)};
+        (uint64_t) most_steps(&g->weights.layers, gen)};
     return weft_hash64(part, sizeof part);
 }
 
@@ -123,10 +122,13 @@ int weft_gen_gpu_open(struct weft_gen_gpu *g, struct weft_exec *x)
     g->batch = weft_gen_carve(&at, size.batch);
     g->x = weft_gen_carve(&at, size.x);
     g->logits = weft_gen_carve(&at, size.logits);
-    if (g->group.n > 1)
-        g->logits = g->group.of[g->group.k].logits;
     g->token = weft_gen_carve(&at, size.drawn);
     g->logp = weft_gen_carve(&at, size.drawn);
+    if (g->group.n > 1) {
+        g->logits = g->group.of[g->group.k].logits;
+        g->token = g->group.of[0].token;
+        g->logp = g->group.of[0].logp;
+    }
     g->tokens = weft_gen_carve(&at, size.all_drawn);
     g->logps = weft_gen_carve(&at, size.all_drawn);
     g->sampling = weft_gen_carve(&at, size.sampling);
@@ -208,7 +210,8 @@ static void logits(const struct weft_gen_gpu *g, const struct weft_batch *b,
                                 g->scratch);
 }
 
-/* The first member of a group has all logits, and draws. */
+/* The first member of a group has all logits, and draws; the others take from
+ * it what they need for the next step of a chunk. */
 static void draw(const struct weft_gen_gpu *g, const struct weft_batch *b,
                  int32_t n)
 {
@@ -220,16 +223,18 @@ static void draw(const struct weft_gen_gpu *g, const struct weft_batch *b,
                                             .logp = g->logp,
                                             .tokens = g->tokens,
                                             .logps = g->logps};
+    bool is_first = g->group.k == 0, has_chunk = weft_gen_gpu_has_chunk(g);
     if (n > 0)
         logits(g, b, n);
-    if (g->group.k > 0)
-        return;
-    if (n > 0)
+    if (n > 0 && is_first)
         weft_k_sample_cuda(g->stream, shape, &gen->sampling, gen->n_stop,
                            gen->stop, n, g->logits, shape->vocab,
                            weft_batch_at(g->batch, b->key), g->token, g->logp,
                            g->sampling);
-    weft_k_step_end_cuda(g->stream, g->steps, &drawn, g->again);
+    if (has_chunk && g->group.n > 1)
+        weft_gen_group_meet(g);
+    if (has_chunk || is_first)
+        weft_k_step_end_cuda(g->stream, g->steps, &drawn, g->again);
 }
 
 /* What step b puts on the stream, or any other of as many rows that is next
@@ -238,7 +243,7 @@ static void put_kernels(const struct weft_gen_gpu *g,
                         const struct weft_batch *b, const struct rows *rows)
 {
     weft_k_step_begin_cuda(g->stream, g->steps, g->step_bytes, g->batch);
-    if (g->has_chunk)
+    if (weft_gen_gpu_has_chunk(g))
         take_drawn(g, b, rows);
     layers(g, rows);
     if (g->weights.layers.is_last)
@@ -282,7 +287,7 @@ static void make_graph(struct weft_gen_gpu *g, const struct weft_batch *b,
                        const struct rows *rows, struct weft_gen_graph *out)
 {
     struct weft_gen_graphs *graphs = g->gen->graphs;
-    if (g->has_chunk && !graphs->has_no_loops) {
+    if (weft_gen_gpu_has_chunk(g) && !graphs->has_no_loops) {
         if (capture(g, b, rows, true, out))
             return;
         weft_warn("CUDA makes no graph of a loop here: each decode step is a "
@@ -300,22 +305,13 @@ static struct weft_gen_graph *graph_of(const struct weft_gen_gpu *g,
                              weft_hash64(part, sizeof part));
 }
 
-/* A graph is made when a step has run once without one: then nothing in it is
- * chosen or loaded any more. */
-static void put_graph(struct weft_gen_gpu *g, const struct weft_batch *b,
-                      const struct rows *rows, int32_t n_steps)
+static void put_graph(const struct weft_gen_gpu *g,
+                      const struct weft_batch *b, const struct rows *rows,
+                      int32_t n_steps)
 {
     struct weft_gen_graph *graph = graph_of(g, rows);
-    if (!graph->has_run) {
-        put_kernels(g, b, rows);
-        graph->has_run = true;
-        n_steps--;
-    }
-    if (n_steps > 0 && !graph->graph && !graph->is_large)
-        make_graph(g, b, rows, graph);
-    if (graph->is_loop)
-        n_steps = n_steps > 0;
-    for (int32_t i = 0; i < n_steps && !g->has_failed; i++)
+    graph->has_run = true;
+    for (int32_t i = 0; i < (graph->is_loop ? 1 : n_steps); i++)
         if (graph->graph)
             weft_k_replay_cuda(g->stream, graph->graph);
         else
@@ -339,10 +335,17 @@ static void open_cache(struct weft_gen_gpu *g, const struct weft_batch *b)
     g->kv.pages_per_slot = b->pages_per_slot;
 }
 
-int weft_gen_gpu_prepare(struct weft_gen_gpu *g, int32_t step,
-                         struct weft_exec *x)
+bool weft_gen_gpu_has_run(const struct weft_gen_gpu *g, int32_t step)
 {
     const struct weft_batch *b = weft_gen_gpu_step(g, step);
+    const struct rows rows = rows_of(g, b);
+    return !weft_gen_is_decode(b) || graph_of(g, &rows)->has_run;
+}
+
+int weft_gen_gpu_prepare(struct weft_gen_gpu *g, int32_t first,
+                         struct weft_exec *x)
+{
+    const struct weft_batch *b = weft_gen_gpu_step(g, first);
     const struct rows rows = rows_of(g, b);
     struct weft_gen_graphs *graphs = g->gen->graphs;
     if (!graphs->has_products) {
@@ -366,14 +369,14 @@ void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end)
     const struct weft_batch *b = weft_gen_gpu_step(g, first);
     const struct weft_stage_layers *l = &g->weights.layers;
     const struct rows rows = rows_of(g, b);
-    weft_assert(g->has_chunk || end - first == 1);
+    weft_assert(weft_gen_gpu_has_chunk(g) || end - first == 1);
     open_cache(g, b);
     weft_gen_copy_pages(g->stream, b->n_copies, weft_batch_at(b, b->copy),
                         &g->kv, 0, g->kv.page_bytes);
     weft_k_steps_cuda(g->stream, g->step, first, end, g->steps);
     if (!l->is_first)
         pass(g, g->x, g->passed, &rows);
-    if (weft_gen_is_decode(b) && g->gen->graphs)
+    if (weft_gen_is_decode(b))
         put_graph(g, b, &rows, end - first);
     else
         for (int32_t i = first; i < end; i++)
@@ -387,25 +390,26 @@ void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end)
 }
 
 void weft_gen_gpu_get(const struct weft_gen_gpu *g, int32_t first,
-                      int32_t end, int32_t *token, float *logp)
+                      int32_t end, int32_t *token, float *logp,
+                      int32_t *has_failed)
 {
     size_t at = (size_t) (first * g->n_slots);
     size_t bytes = (size_t) ((end - first) * g->n_slots) * 4;
+    *has_failed = 0;
     if (bytes == 0)
         return;
     weft_k_get_cuda(g->stream, token + at, g->tokens + at, bytes);
     weft_k_get_cuda(g->stream, logp + at, g->logps + at, bytes);
-}
-
-void weft_gen_gpu_get_step(const struct weft_gen_gpu *g, int32_t *drawn)
-{
-    int32_t *has_failed = weft_gen_drawn_failed(drawn, g->n_slots);
-    weft_gen_gpu_get(g, 0, 1, drawn, weft_gen_drawn_logp(drawn, g->n_slots));
-    *has_failed = 0;
     if (g->group.n > 1)
         weft_k_get_cuda(g->stream, has_failed,
                         &g->group.of[g->group.k].meetings->has_failed,
                         sizeof *has_failed);
+}
+
+void weft_gen_gpu_get_step(const struct weft_gen_gpu *g, int32_t *drawn)
+{
+    weft_gen_gpu_get(g, 0, 1, drawn, weft_gen_drawn_logp(drawn, g->n_slots),
+                     weft_gen_drawn_failed(drawn, g->n_slots));
 }
 
 #endif

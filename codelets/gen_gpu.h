@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decode steps of a stage at a GPU's place: what they have in its memory, and
- * how they are put on its stream. A task has one (gen_stage.c); where the GPU
- * has the whole model it has a chunk of them (gen_chunk_gpu.c). The members of
- * a tp group have one each (gen_group_gpu.c).
+ * how they are put on its stream. A task has one (gen_stage.c); where the model
+ * has no other stage it has a chunk of them (gen_chunk_gpu.c). The members of a
+ * tp group have such a task each (gen_group_gpu.c).
  *
  * Steps in which every text has one row are CUDA graphs: of as many rows as
  * there are, or a few more that are no text's, and where several follow one
@@ -21,6 +21,8 @@
  * what its stage does not do. */
 struct weft_gen_exchange {
     struct weft_k_meetings *meetings;
+    int32_t *token; /* (n_slots) the first member's: what a step has drawn */
+    float *logp;
     float *embedded; /* (rows, H) its tokens' rows */
     /* (roots, rows, H) of the two sums of a layer; of two, as a slow member may
      * still read those of one when others write the next one's */
@@ -40,7 +42,6 @@ struct weft_gen_gpu {
     const struct weft_shape *shape;
     const struct weft_gen_args *gen;
     int32_t n_slots;
-    bool has_chunk; /* its steps follow one another without the host */
     struct weft_range range; /* its blocks */
     struct weft_gen_group group;
     struct weft_gang_weights weights; /* with the stage's layers */
@@ -67,24 +68,44 @@ struct weft_gen_gpu {
     void *sampling, *scratch;
 };
 
+/* Whether its steps follow one another without the host: the model has no other
+ * stage. */
+WEFT_INLINE bool weft_gen_gpu_has_chunk(const struct weft_gen_gpu *g)
+{
+    return g->weights.layers.is_first && g->weights.layers.is_last;
+}
+
 WEFT_INLINE const struct weft_batch *weft_gen_gpu_step(
     const struct weft_gen_gpu *g, int32_t i)
 {
     return (const void *) (g->step + (size_t) i * g->step_bytes);
 }
 
-/* Completes what the caller filled in, up to `passed`. Errors: WEFT_ENOMEM. */
+/* What members tell one another, in their scratch memory; of all but `exchange`
+ * the first one's holds. */
+struct weft_gen_told {
+    void *exchange;   /* weft_gen_exchange_bytes(); NULL: it is alone */
+    const char *step; /* weft_gen_gpu.step and so on */
+    size_t step_bytes;
+    float *passed;
+    int32_t n_slots;
+    int32_t first, end; /* the steps of a chunk that all put next */
+};
+/* Completes shape, gen, range and what the member tells by what the others do,
+ * also where there are none. Returns what the first one has told; NULL: a member
+ * has failed, or *rc says what. */
+struct weft_gen_told *weft_gen_gpu_tell(
+    struct weft_gen_gpu *g, const struct weft_gang_ranges *members,
+    const struct weft_gen_told *mine, struct weft_exec *x, int *rc);
+/* Then the rest. Errors: WEFT_ENOMEM. */
 int weft_gen_gpu_open(struct weft_gen_gpu *g, struct weft_exec *x);
-/* Finds the members' memory for one another, which begins there and is for so
- * many rows; before weft_gen_gpu_open(). */
-void weft_gen_group_open(struct weft_gen_gpu *g,
-                         const struct weft_gang_ranges *members, int32_t k,
-                         int32_t most_rows, void *const exchange[]);
-/* Does what weft_gen_gpu_put() may otherwise do in between: it chooses
- * products, which waits for the GPU, and makes the graph of a step without a
- * chunk if it is to be made now. Errors: of products. */
-int weft_gen_gpu_prepare(struct weft_gen_gpu *g, int32_t step,
+/* Does what may keep others waiting before the same weft_gen_gpu_put(): chooses
+ * products, which waits for the GPU, and makes the steps' graph, if it is to be
+ * made. Errors: of products. */
+int weft_gen_gpu_prepare(struct weft_gen_gpu *g, int32_t first,
                          struct weft_exec *x);
+/* Whether steps like this one can be a graph: one has run without. */
+bool weft_gen_gpu_has_run(const struct weft_gen_gpu *g, int32_t step);
 
 /* Whether the step of a task without a chunk has no rows. */
 WEFT_INLINE bool weft_gen_gpu_is_idle(const struct weft_gen_gpu *g)
@@ -96,10 +117,11 @@ WEFT_INLINE bool weft_gen_gpu_is_idle(const struct weft_gen_gpu *g)
  * several of the first one's launch rows (weft_gen_launch_rows()), of which
  * none but the first copies pages. */
 void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end);
-/* Puts copying what they have drawn, (steps, n_slots), to pinned memory behind
- * them. */
+/* Puts copying what they have drawn, (steps, n_slots), and whether the group has
+ * failed, to pinned memory behind them. */
 void weft_gen_gpu_get(const struct weft_gen_gpu *g, int32_t first,
-                      int32_t end, int32_t *token, float *logp);
+                      int32_t end, int32_t *token, float *logp,
+                      int32_t *has_failed);
 /* The same of a task without a chunk, drawn: weft_gen_drawn_bytes(). */
 void weft_gen_gpu_get_step(const struct weft_gen_gpu *g, int32_t *drawn);
 
@@ -113,6 +135,8 @@ void weft_gen_group_layer(const struct weft_gen_gpu *g,
                           const struct weft_k_batch *batch);
 void weft_gen_group_logits(const struct weft_gen_gpu *g, int32_t n,
                            const int32_t *row);
+/* Behind what the first member has drawn: the others may read it. */
+void weft_gen_group_meet(const struct weft_gen_gpu *g);
 /* Behind all that a member puts there: where a launch has failed, the others do
  * not wait for it. */
 void weft_gen_group_close(const struct weft_gen_gpu *g);

@@ -88,7 +88,7 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
          * sum, and where it is shared another meeting and the others' rows. A
          * member with several roots has a sum of each. */
         GROUP_LAYER = 1 + 2 * 4,
-        GROUP = 2 + 1 /* meetings; what is selected of all rows */
+        GROUP = 3 + 1 /* meetings; what is selected of all rows */
     };
     int64_t product = shape->dtype == WEFT_BF16 ? 1 : 2, heads = 0;
     int32_t n_blocks = shape->n_blocks, n_kv = shape->n_kv_heads;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decode step of a tp group whose members are GPUs that may use one another's
+ * Decode steps of a tp group whose members are GPUs that may use one another's
  * memory. Each computes its blocks of a layer; where all need a sum over blocks
  * they meet on their streams (kern/meet_cuda.cu), and then each adds what all
- * have left in their own memory, in the tree's order. So a step is one task of
- * each member, and may be a CUDA graph of each: meetings are kernels, too.
+ * have left in their own memory, in the tree's order. So a step, or a chunk of
+ * them, is one task of each member, and may be a CUDA graph of each: meetings
+ * are kernels, too.
  *
  * Nobody waits for ever:
  * - The tasks are a gang: all members' bodies run at the same time, and the
@@ -13,12 +14,12 @@
  *   stream, whether or not those before have ended. So two streams have their
  *   meetings in one order, and the first that has not taken place waits for no
  *   other: only for kernels and copies before it, which end.
- * - Bodies meet before they put the first of these kernels on their streams.
- *   What may wait for a GPU, or for another thread, is done before: memory is
- *   allocated, products are chosen, a graph is captured (which keeps those off
- *   who wait for a whole GPU: rt/card.c). What follows are launches alone. So a
- *   thread that waits for a GPU waits for kernels that are there, or that come
- *   whatever it does.
+ * - Bodies meet before they put any of these kernels on their streams, those of
+ *   a chunk each time. What may wait for a GPU, or for another thread, is done
+ *   before: memory is allocated, products are chosen, a graph is captured (which
+ *   keeps those off who wait for a whole GPU: rt/card.c). What follows are
+ *   launches alone. So a thread that waits for a GPU, as the first member of a
+ *   chunk does, waits for kernels that are there, or that come whatever it does.
  * - A meeting is one warp that needs no other of its GPU, so it finds room
  *   beside what copiers and other streams do.
  * - A member that cannot launch ends the others' meetings, and a meeting that
@@ -30,7 +31,7 @@
  * member's part and not one of each member, the same bits.
  *
  * What one member reads of another's stays there until that one is behind the
- * next meeting. The first member's batch and the rows that pass between stages
+ * next meeting. The first member's plans and the rows that pass between stages
  * are read before a meeting that its task has, too.
  */
 #include "codelets/gen_gpu.h"
@@ -58,6 +59,10 @@ static size_t exchange_at(const struct weft_shape *shape,
     size_t used = 0;
     *out = (struct weft_gen_exchange){0};
     out->meetings = carve(at, &used, sizeof *out->meetings);
+    if (layers->is_last) {
+        out->token = carve(at, &used, (size_t) n_slots * 4);
+        out->logp = carve(at, &used, (size_t) n_slots * 4);
+    }
     if (layers->is_first)
         out->embedded = carve(at, &used, rows);
     for (int i = 0; i < 2; i++)
@@ -89,10 +94,10 @@ static bool is_shared(int32_t n, int64_t n_rows)
     return n_rows * (n - 2) >= 160;
 }
 
-void weft_gen_exchange_work(const struct weft_shape *shape,
-                            const struct weft_gang_ranges *members, int32_t k,
-                            const struct weft_work_rows *rows,
-                            struct weft_work *work)
+static void add_step(const struct weft_shape *shape,
+                     const struct weft_gang_ranges *members, int32_t k,
+                     const struct weft_work_rows *rows,
+                     struct weft_work *work)
 {
     const struct weft_stage_layers *layers = &members->layers;
     int32_t n = members->n, others = n - 1;
@@ -109,34 +114,70 @@ void weft_gen_exchange_work(const struct weft_shape *shape,
                 * rows->n_targets * sizeof(float);
     }
     int32_t sums = 2 * (layers->end - layers->first);
-    work->received = sums * (sum + (shared ? others * own : 0));
-    work->n_received = sums * (shared ? 2 : 1);
+    bool is_chunk = layers->is_first && layers->is_last;
+    work->received += sums * (sum + (shared ? others * own : 0));
+    work->n_received += sums * (shared ? 2 : 1);
     if (layers->is_first)
         work->received += others * own;
     if (layers->is_last && k == 0)
         work->received += logits;
-    work->n_received += layers->is_first + layers->is_last;
+    if (is_chunk && k > 0) /* tokens and log-probs */
+        work->received += 8.0 * rows->n_targets;
+    work->n_received += layers->is_first + layers->is_last + is_chunk;
+}
+
+void weft_gen_exchange_work(const struct weft_shape *shape,
+                            const struct weft_gang_ranges *members, int32_t k,
+                            int32_t n_steps,
+                            const struct weft_work_rows step[],
+                            struct weft_work *work)
+{
+    for (int32_t i = 0; i < n_steps; i++)
+        if (step[i].n_rows > 0)
+            add_step(shape, members, k, &step[i], work);
 }
 
 #ifdef WEFT_HAVE_CUDA
 
-void weft_gen_group_open(struct weft_gen_gpu *g,
-                         const struct weft_gang_ranges *members, int32_t k,
-                         int32_t most_rows, void *const exchange[])
+/* Finds the members' memory for one another. */
+static void open_group(struct weft_gen_gpu *g,
+                       const struct weft_gang_ranges *members,
+                       struct weft_exec *x)
 {
     struct weft_gen_group *group = &g->group;
     *group = (struct weft_gen_group){
-        .n = members->n, .k = k, .range = members->range};
-    if (members->n == 1)
-        return;
-    weft_assert(g->n_slots + g->gen->prefill_tokens <= most_rows);
-    for (int32_t i = 0; i < members->n; i++) {
-        exchange_at(g->shape, &members->layers, members->range[i], most_rows,
-                    g->n_slots, exchange[i], &group->of[i]);
+        .n = members->n, .k = weft_exec_member(x), .range = members->range};
+    for (int32_t i = 0; i < members->n && members->n > 1; i++) {
+        const struct weft_gen_told *told = weft_exec_shared(x)[i];
+        exchange_at(g->shape, &members->layers, members->range[i],
+                    g->n_slots + g->gen->prefill_tokens, g->n_slots,
+                    told->exchange, &group->of[i]);
         group->meetings.of[i] = group->of[i].meetings;
     }
     group->meetings.n = members->n;
-    group->meetings.k = k;
+    group->meetings.k = group->k;
+}
+
+struct weft_gen_told *weft_gen_gpu_tell(
+    struct weft_gen_gpu *g, const struct weft_gang_ranges *members,
+    const struct weft_gen_told *mine, struct weft_exec *x, int *rc)
+{
+    struct weft_gen_told *told = weft_exec_scratch(x, sizeof *told);
+    if (!told) {
+        *rc = WEFT_ENOMEM;
+        return NULL;
+    }
+    *told = *mine;
+    weft_exec_shared(x)[weft_exec_member(x)] = told;
+    if (!weft_exec_meet(x))
+        return NULL;
+    told = weft_exec_shared(x)[0];
+    g->step = told->step;
+    g->step_bytes = told->step_bytes;
+    g->passed = told->passed;
+    g->n_slots = told->n_slots;
+    open_group(g, members, x);
+    return told;
 }
 
 static const struct weft_gen_exchange *own(const struct weft_gen_gpu *g)
@@ -144,7 +185,7 @@ static const struct weft_gen_exchange *own(const struct weft_gen_gpu *g)
     return &g->group.of[g->group.k];
 }
 
-static void meet(const struct weft_gen_gpu *g)
+void weft_gen_group_meet(const struct weft_gen_gpu *g)
 {
     weft_k_meet_cuda(g->stream, &g->group.meetings);
 }
@@ -161,7 +202,7 @@ void weft_gen_group_embed(const struct weft_gen_gpu *g,
     for (int32_t i = 0; i < g->group.n; i++)
         part[i] = (struct weft_k_part){g->group.range[i],
                                        g->group.of[i].embedded};
-    meet(g);
+    weft_gen_group_meet(g);
     weft_k_embed_select_cuda(g->stream, g->shape, batch->n_rows, batch->token,
                              g->group.n, part, g->x);
 }
@@ -186,7 +227,7 @@ static void share(const struct weft_gen_gpu *g,
         bias, g->x, own(g)->joined);
     for (int32_t i = 0; i < g->group.n; i++)
         from.x[i] = g->group.of[i].joined;
-    meet(g);
+    weft_gen_group_meet(g);
     weft_k_gather_rows_cuda(g->stream, n_rows, g->shape->hidden, each, &from,
                             g->x);
 }
@@ -199,7 +240,7 @@ static void join(const struct weft_gen_gpu *g, int sum, int64_t n_rows,
     for (int32_t i = 0; i < g->group.n; i++)
         part[i] = (struct weft_k_part){g->group.range[i],
                                        g->group.of[i].roots[sum]};
-    meet(g);
+    weft_gen_group_meet(g);
     if (is_shared(g->group.n, n_rows))
         share(g, part, n_rows, bias);
     else
@@ -227,7 +268,7 @@ void weft_gen_group_logits(const struct weft_gen_gpu *g, int32_t n,
     int64_t v = g->shape->vocab;
     weft_k_head_logits_cuda(g->stream, g->shape, g->range, &g->weights.head,
                             n, row, g->x, own(g)->logits, g->scratch);
-    meet(g);
+    weft_gen_group_meet(g);
     for (int32_t i = 1; i < g->group.n && g->group.k == 0; i++) {
         int32_t first, columns;
         weft_k_vocab_range(g->shape, g->group.range[i], &first, &columns);

@@ -17,8 +17,8 @@ struct gen_stage_args {
     const struct weft_shape *shape;
     struct weft_gen_args gen;
     struct weft_gang_ranges members;
-    int32_t n_slots, most_rows;
-    bool on_gpus, passes; /* rows from stage to stage */
+    int32_t n_slots;
+    bool on_gpus;
 };
 
 /* In the first member's scratch memory. */
@@ -146,54 +146,28 @@ static int gen_stage_cpu(const void *args_, void *const buf[], int n_buf,
     return rc;
 }
 
-/* What a GPU's member tells the others, in its scratch memory. */
-struct told {
-    void *exchange;                 /* NULL: it is alone */
-    const struct weft_batch *batch; /* the first one's, as is what passes */
-    float *passed;
-};
-
-/* Takes a member's buffers but those of g; drawn: NULL where it draws none. */
-static struct told take_stage(const struct gen_stage_args *args, int k,
-                              struct weft_take *take, struct weft_gen_gpu *g,
-                              int32_t **drawn_out)
+/* Takes a member's buffers but those of g, and says what it tells the others;
+ * drawn: NULL where it draws none. */
+static struct weft_gen_told take_stage(const struct gen_stage_args *args,
+                                       int k, struct weft_take *take,
+                                       struct weft_gen_gpu *g,
+                                       int32_t **drawn_out)
 {
     const struct weft_stage_layers *layers = &args->members.layers;
-    bool is_group = args->members.n > 1;
-    struct told mine = {.batch = k == 0 ? weft_take(take) : NULL};
+    const struct weft_batch *batch = k == 0 ? weft_take(take) : NULL;
+    struct weft_gen_told mine = {.n_slots = args->n_slots};
+    if (k == 0) {
+        mine.step = (const char *) batch;
+        mine.step_bytes = batch->bytes;
+    }
     g->kv.arena = weft_take(take);
-    mine.exchange = is_group ? weft_take(take) : NULL;
-    mine.passed = k == 0 && args->passes ? weft_take(take) : NULL;
+    mine.exchange = args->members.n > 1 ? weft_take(take) : NULL;
+    mine.passed = k == 0 ? weft_take(take) : NULL;
     *drawn_out = k == 0 && layers->is_last ? weft_take(take) : NULL;
     weft_gang_take_weights(take, args->shape, layers, g->range, g->range,
                            &g->weights);
     weft_take_end(take);
     return mine;
-}
-
-/* Learns what all have told. false: a member has failed, or *rc says what. */
-static bool tell(struct weft_gen_gpu *g, const struct gen_stage_args *args,
-                 int k, const struct told *mine, struct weft_exec *exec,
-                 int *rc)
-{
-    void *exchange[WEFT_MAX_BLOCKS];
-    struct told *told = weft_exec_scratch(exec, sizeof *told);
-    if (!told)
-        *rc = WEFT_ENOMEM;
-    if (*rc)
-        return false;
-    *told = *mine;
-    weft_exec_shared(exec)[k] = told;
-    if (!weft_exec_meet(exec))
-        return false;
-    for (int32_t i = 0; i < args->members.n; i++)
-        exchange[i] = ((struct told *) weft_exec_shared(exec)[i])->exchange;
-    told = weft_exec_shared(exec)[0];
-    g->step = (const char *) told->batch;
-    g->step_bytes = told->batch->bytes;
-    g->passed = told->passed;
-    weft_gen_group_open(g, &args->members, k, args->most_rows, exchange);
-    return true;
 }
 
 /* All that may keep others waiting comes before the members' last meeting;
@@ -206,11 +180,11 @@ static int gen_stage_cuda(const void *args_, void *const buf[], int n_buf,
     struct weft_take take = {buf, n_buf, 0};
     struct weft_gen_gpu g = {.shape = args->shape,
                              .gen = &args->gen,
-                             .n_slots = args->n_slots,
                              .range = args->members.range[k]};
     int32_t *drawn;
-    const struct told mine = take_stage(args, k, &take, &g, &drawn);
-    if (!tell(&g, args, k, &mine, exec, &rc) || weft_gen_gpu_is_idle(&g))
+    const struct weft_gen_told mine = take_stage(args, k, &take, &g, &drawn);
+    if (!weft_gen_gpu_tell(&g, &args->members, &mine, exec, &rc)
+        || weft_gen_gpu_is_idle(&g))
         return rc;
     rc = weft_gen_gpu_open(&g, exec);
     if (!rc)
@@ -238,13 +212,12 @@ static void add_member(struct weft_access_list *access,
     weft_access_list_init(access);
     if (k == 0 || !args->on_gpus)
         weft_access_list_add(access, tiles->batch, WEFT_READ);
-    weft_access_list_add(access, tiles->arena[k], WEFT_READ_WRITE);
+    weft_access_list_add(access, tiles->of[k].arena, WEFT_READ_WRITE);
     weft_access_list_add_optional(access, tiles->of[k].exchange,
                                   WEFT_READ_WRITE);
     if (k == 0)
-        weft_access_list_add_optional(access, tiles->x,
-                                      layers->is_first ? WEFT_WRITE
-                                                       : WEFT_READ_WRITE);
+        weft_access_list_add(access, tiles->x,
+                             layers->is_first ? WEFT_WRITE : WEFT_READ_WRITE);
     if (k == 0 && layers->is_last
         && !weft_access_list_add_optional(access, tiles->drawn, WEFT_WRITE)) {
         weft_access_list_add(access, tiles->state, WEFT_READ_WRITE);
@@ -267,9 +240,7 @@ void weft_insert_gen_stage(struct weft_seq *seq,
                                   .gen = *gen,
                                   .members = weft_gang_ranges_of(members),
                                   .n_slots = n_slots,
-                                  .most_rows = tiles->most_rows,
-                                  .on_gpus = tiles->of[0].graphs != NULL,
-                                  .passes = tiles->x != NULL};
+                                  .on_gpus = tiles->of[0].graphs != NULL};
     struct weft_work_rows rows = weft_tile_rows(tiles->batch);
     if (!weft_seq_is_here(seq, &members->where[0]))
         return;
@@ -284,7 +255,7 @@ void weft_insert_gen_stage(struct weft_seq *seq,
                                           layers->end - layers->first,
                                           layers->is_last, 1, &rows);
         if (gen->step && args.on_gpus && members->n > 1)
-            weft_gen_exchange_work(shape, &args.members, k, &rows,
+            weft_gen_exchange_work(shape, &args.members, k, 1, &rows,
                                    &access.work);
         weft_access_list_insert(&access, seq, &members->where[k],
                                 layers->is_last ? &weft_cl_gen_last_stage

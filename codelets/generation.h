@@ -65,10 +65,12 @@ size_t weft_gen_exchange_bytes(const struct weft_shape *shape,
                                int32_t n_slots);
 
 struct weft_gang_ranges; /* codelets/gang.h */
-/* What member k reads of the others' in a step, into work->received. */
+/* Adds what member k reads of the others' in these steps, and how often, to
+ * work->received and n_received. */
 void weft_gen_exchange_work(const struct weft_shape *shape,
                             const struct weft_gang_ranges *members, int32_t k,
-                            const struct weft_work_rows *rows,
+                            int32_t n_steps,
+                            const struct weft_work_rows step[],
                             struct weft_work *work);
 
 struct weft_gen_admit {
@@ -76,38 +78,37 @@ struct weft_gen_admit {
     const int32_t *token; /* (n_prompt) */
 };
 
+/* What a member of a stage has. exchange: of several GPUs,
+ * weft_gen_exchange_bytes() for steps of so many rows, which stays for all of
+ * them; otherwise NULL. graphs: of GPUs, in place of the arguments'. */
+struct weft_gen_member {
+    const struct weft_params *fwd;
+    struct weft_tile *arena; /* of its blocks */
+    struct weft_tile *exchange;
+    struct weft_gen_graphs *graphs;
+};
 /* Tiles of an instance. steps: NULL, or at a GPU's place a tile of class
  * samples of weft_gen_steps_bytes(). */
 struct weft_gen_tiles {
-    struct weft_tile *state, *status;
-    struct weft_tile *const *arena; /* by member, of its blocks */
-    struct weft_tile *steps;
+    struct weft_tile *state, *status, *steps;
+    struct weft_gen_member of[WEFT_MAX_BLOCKS];
 };
 /* Admits prompts into free slots, then runs n_steps decode steps of the
  * instance and writes status (W). Sequences that finish are skipped from then
- * on. members: of a model's only stage; on a GPU one. */
+ * on. members: of a model's only stage; GPUs may use one another's memory. */
 void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_members *members,
                            const struct weft_shape *shape,
-                           const struct weft_params *fwd,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
                            const struct weft_gen_tiles *tiles);
-/* Of a decode step in a stage, and what its members have; x NULL: they are
- * GPUs, and the model has no other stage. state, status: of the last stage's on
- * CPU devices. drawn: of it on a GPU, class samples, weft_gen_drawn_bytes();
- * otherwise NULL. exchange: of several GPUs, weft_gen_exchange_bytes(), which
- * stays for all steps; otherwise NULL. */
+/* Of a decode step in one of several stages. state, status: of the last stage's
+ * on CPU devices. drawn: of it on a GPU, class samples, weft_gen_drawn_bytes();
+ * otherwise NULL. */
 struct weft_gen_stage_tiles {
     struct weft_tile *batch, *x;
-    struct weft_tile *const *arena; /* by member, of its blocks */
     struct weft_tile *state, *status, *drawn;
-    int32_t most_rows; /* of a step, for which exchange has room */
-    struct {
-        const struct weft_params *fwd;
-        struct weft_tile *exchange;
-        struct weft_gen_graphs *graphs;
-    } of[WEFT_MAX_BLOCKS];
+    struct weft_gen_member of[WEFT_MAX_BLOCKS];
 };
 /* The same of one step, whose rows are in batch (weft_insert_gen_begin()), in
  * one stage: x (RW, or W in the first stage) passes the stage's layers, and the

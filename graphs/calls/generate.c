@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation. A tp group on CPU devices of one place, like a single device,
- * decodes a chunk of steps in one task of each device (weft_insert_gang()).
+ * Generation. A tp group on CPU devices of one place, or on GPUs of a rank that
+ * may use one another's memory, like a single device, decodes a chunk of steps
+ * in one task of each device (weft_insert_gang()).
  * Where replicas have several stages, a step's tokens must have passed the last
  * one before the next begins, so that the tasks are those of every step:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
- * one for each member of a stage, if these are one device, or CPU devices of one
- * place, or GPUs of a rank that may use one another's memory (these have the
- * tasks of every step with one stage, too); else each member has tasks for its
- * parts of every layer. There are as many instances as stages, so that every
- * stage has work.
+ * one for each member of a stage, if these are such devices; else each member
+ * has tasks for its parts of every layer. There are as many instances as stages,
+ * so that every stage has work.
  */
 #include <stdlib.h>
 
@@ -166,15 +165,17 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
 /* What each member of a stage has. */
 static void list_members(const struct step *s,
                          const struct weft_g_stage *stage,
-                         struct weft_gen_stage_tiles *out)
+                         struct weft_gen_member out[])
 {
     const struct weft_g_decode_graphs *graphs = s->instance->graphs;
+    weft_assert(!graphs || s->args->prefill_tokens <= s->gen->prefill_tokens);
     for (int32_t k = 0; k < stage->n; k++) {
-        out->of[k].fwd = &s->view->fwd[stage->member[k].place];
-        if (!graphs)
-            continue;
-        out->of[k].exchange = graphs[stage->index * stage->n + k].exchange;
-        out->of[k].graphs = graphs[stage->index * stage->n + k].of;
+        int32_t i = stage->index * stage->n + k;
+        out[k] = (struct weft_gen_member){
+            .fwd = &s->view->fwd[stage->member[k].place],
+            .arena = s->instance->arena[i],
+            .exchange = graphs ? graphs[i].exchange : NULL,
+            .graphs = graphs ? graphs[i].of : NULL};
     }
 }
 
@@ -185,16 +186,14 @@ static void by_gang(struct step *s, const struct weft_g_stage *stage,
 {
     const struct weft_g_pass *pass = &s->pass;
     bool draws = stage->is_last && s->gen->layout.on_gpus;
-    struct weft_gen_stage_tiles tiles = {
-        .batch = batch->at[0],
-        .x = x->at[0],
-        .arena = s->instance->arena + stage->index * s->gen->layout.plan.tp,
-        .state = s->instance->state,
-        .status = s->status,
-        .drawn = draws ? drawn_create(s) : NULL,
-        .most_rows = s->gen->n_slots + s->gen->prefill_tokens};
+    struct weft_gen_stage_tiles tiles = {.batch = batch->at[0],
+                                         .x = x->at[0],
+                                         .state = s->instance->state,
+                                         .status = s->status,
+                                         .drawn = draws ? drawn_create(s)
+                                                        : NULL};
     struct weft_members members;
-    list_members(s, stage, &tiles);
+    list_members(s, stage, tiles.of);
     weft_g_stage_members(pass, stage, &members);
     weft_insert_gen_stage(pass->seq, &members, pass->shape, s->args,
                           s->gen->n_slots, &tiles);
@@ -254,9 +253,7 @@ static void through_stages(struct step *s)
         weft_g_stage_get(&s->gen->layout, s->instance->dp, i, &stage);
         at = rows_at(s, &stage);
         weft_g_value_of_tile(pass, s->batch, home, &at, &batch);
-        if (stage.is_first && stage.is_last && s->gen->layout.is_gpu_gang) {
-            x = (struct weft_g_value){.own = 0};
-        } else if (stage.is_first) {
+        if (stage.is_first) {
             weft_g_value_rows(pass, &at, "activation", -1, &x);
         } else {
             weft_g_value_expect(pass, &before, &at, WEFT_MEM_ACTIVATIONS,
@@ -329,26 +326,21 @@ static void chunk_of_one_task(struct step *s, int32_t n_admit,
 {
     const struct weft_g_generate *gen = s->gen;
     const struct weft_g_pass *pass = &s->pass;
-    int32_t place = weft_tile_place(s->instance->state);
-    struct weft_tile *steps = NULL;
-    struct weft_gen_args args = *s->args;
-    if (s->instance->graphs)
-        args.graphs = s->instance->graphs->of;
-    if (gen->layout.on_gpus)
-        steps = weft_g_temp(
-            pass, "decode steps", WEFT_MEM_SAMPLES, -1,
-            weft_gen_steps_bytes(s->args, gen->n_slots, gen->max_total),
-            place);
-    const struct weft_gen_tiles tiles = {s->instance->state, s->status,
-                                         s->instance->arena, steps};
+    struct weft_gen_tiles tiles = {.state = s->instance->state,
+                                   .status = s->status};
     struct weft_g_stage stage;
     struct weft_members members;
+    if (gen->layout.on_gpus)
+        tiles.steps = weft_g_temp(
+            pass, "decode steps", WEFT_MEM_SAMPLES, -1,
+            weft_gen_steps_bytes(s->args, gen->n_slots, gen->max_total),
+            weft_tile_place(s->instance->state));
     weft_g_stage_get(&gen->layout, s->instance->dp, 0, &stage);
+    list_members(s, &stage, tiles.of);
     weft_g_stage_members(pass, &stage, &members);
-    weft_insert_gen_chunk(pass->seq, &members, pass->shape,
-                          &s->view->fwd[place], &args, n_admit, admit,
-                          &tiles);
-    weft_tile_release(steps);
+    weft_insert_gen_chunk(pass->seq, &members, pass->shape, s->args, n_admit,
+                          admit, &tiles);
+    weft_tile_release(tiles.steps);
 }
 
 static void chunk(struct step *s, int32_t n_admit,
@@ -357,6 +349,16 @@ static void chunk(struct step *s, int32_t n_admit,
     (weft_g_generate_is_one_task(&s->gen->layout)
          ? chunk_of_one_task
          : chunk_by_steps)(s, n_admit, admit);
+}
+
+/* Says what members of GPUs read of one another's in the steps depends on. */
+static void list_rows(const struct step *s)
+{
+    const struct weft_work_rows *step = s->args->step;
+    for (int32_t i = 0; i < s->n_steps && step && s->gen->layout.is_gpu_gang;
+         i++)
+        weft_gang_word(s->pass.rt,
+                       (int64_t) step[i].n_rows << 32 | step[i].n_targets);
 }
 
 static void chunk_of_group(struct step *s, int32_t n_admit,
@@ -371,6 +373,7 @@ static void chunk_of_group(struct step *s, int32_t n_admit,
                                      work_of(s, &stage, work)};
     if (weft_g_gang_begin(pass, &stage, &gang)) {
         list_step(s, &stage, NULL, NULL);
+        list_rows(s);
         if (weft_g_gang_again(pass, &gang))
             return;
     }

@@ -9,14 +9,14 @@
 WEFT_INLINE bool weft_g_generate_is_one_task(
     const struct weft_g_layout *layout)
 {
-    return layout->plan.pp == 1 && layout->is_gang;
+    return layout->plan.pp == 1 && (layout->is_gang || layout->is_gpu_gang);
 }
 
 /* Whether what a stage does in a step is a task of each member, where a chunk
  * is not. */
 WEFT_INLINE bool weft_g_generate_is_gang(const struct weft_g_layout *layout)
 {
-    return (layout->plan.pp > 1 && layout->is_gang) || layout->is_gpu_gang;
+    return layout->plan.pp > 1 && (layout->is_gang || layout->is_gpu_gang);
 }
 
 /* The member of a replica that draws tokens. */

@@ -106,7 +106,8 @@ static void test_steps(void)
  * others, in stages of two layers: roots of two sums of each, of which the
  * second member has two (blocks 1 and 2 are no half of the tree), tokens' rows
  * from whoever has them, and the first one all other columns of the logits. From
- * 160 rows on each adds a third of the rows, and copies the rest. */
+ * 160 rows on each adds a third of the rows, and copies the rest. A stage alone
+ * has both ends, and the first one's tokens and log-probs for the others. */
 enum { COLUMNS = 4 * 64 };
 
 static void exchange_of(int32_t n_rows, bool shared)
@@ -114,12 +115,11 @@ static void exchange_of(int32_t n_rows, bool shared)
     static const struct weft_range range[] = {{0, 1}, {1, 2}, {3, 1}};
     static const int32_t n_roots[] = {1, 2, 1};
     const struct weft_work_rows rows = {.n_rows = n_rows, .n_targets = 7};
-    for (int32_t stage = 0; stage < 3; stage++)
+    for (int32_t stage = 0; stage < 4; stage++) /* the last is alone */
         for (int32_t k = 0; k < 3; k++) {
+            bool first = stage % 3 == 0, last = stage >= 2;
             struct weft_gang_ranges members = {
-                3,
-                {range[0], range[1], range[2]},
-                {2 * stage, 2 * stage + 2, stage == 0, stage == 2}};
+                3, {range[0], range[1], range[2]}, {0, 2, first, last}};
             struct weft_work work = {.received = 0};
             double want = 0, each = n_rows / 3.0;
             int32_t sums = 0;
@@ -131,14 +131,18 @@ static void exchange_of(int32_t n_rows, bool shared)
                 sums += shared ? 2 : 1;
             }
             for (int32_t i = 0; i < 3; i++) {
-                want += stage == 0 && i != k ? each * H : 0;
-                want += stage == 2 && k == 0 && i != k
+                want += first && i != k ? each * H : 0;
+                want += last && k == 0 && i != k
                           ? 7 * range[i].n * COLUMNS / 4
                           : 0;
             }
-            weft_gen_exchange_work(&shape, &members, k, &rows, &work);
-            CHECK(fabs(work.received - 4 * want) < 1e-6 * want);
-            CHECK_INT(work.n_received, sums + (stage != 1));
+            want += stage == 3 && k > 0 ? 7 * 2 : 0;
+            /* twice, with a step between that nobody has rows in */
+            const struct weft_work_rows step[] = {rows, {0}, rows};
+            weft_gen_exchange_work(&shape, &members, k, 3, step, &work);
+            CHECK(fabs(work.received - 8 * want) < 1e-6 * want);
+            CHECK_INT(work.n_received,
+                      2 * (sums + first + last + (stage == 3)));
         }
 }
 

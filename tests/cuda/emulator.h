@@ -56,6 +56,7 @@ bool weft_emu_can_run(dim3 grid, dim3 block);
 bool weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg);
 /* Whether the operation that ran last is to be run once more; says so once. */
 bool weft_emu_waits(void);
+void weft_emu_sleep(void); /* it is */
 
 /* ---- Memory: memory.cc -------------------------------------------------- */
 
@@ -114,8 +115,10 @@ void weft_emu_tick(void);
 /* Whether this thread captures the stream: then it has the operation. */
 bool weft_emu_captures(struct CUstream_st *stream, void (*run)(int, void *),
                        const void *what, size_t n_bytes);
-/* Whether an operation is a loop of others. */
+/* Whether an operation is a loop of others, of which each call of it runs
+ * one; and whether it has more of them. */
 bool weft_emu_is_loop(void (*run)(int card, void *what));
+bool weft_emu_goes_on(const void *what);
 /* Whether this thread captures a stream, so that it may neither wait nor
  * allocate: then the capture is invalid from here on. */
 bool weft_emu_forbids(void);

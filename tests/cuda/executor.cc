@@ -438,6 +438,11 @@ bool weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
     return !sleeps;
 }
 
+void weft_emu_sleep(void)
+{
+    sleeps = true;
+}
+
 bool weft_emu_waits(void)
 {
     bool waits = sleeps;

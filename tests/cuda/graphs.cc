@@ -36,12 +36,7 @@ static __thread struct CUgraph_st *capture;
 static struct CUgraph_st *captures; /* of all threads */
 static bool has_loops = true;
 static uint64_t n_handles;
-/* The loop that runs, and its condition. */
-static struct {
-    cudaGraphConditionalHandle handle;
-    unsigned value;
-    bool is_set; /* in this round */
-} condition;
+static struct loop *running; /* whose operation runs */
 
 void weft_cards_loops(int are_there)
 {
@@ -254,8 +249,10 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 /* What a launched loop has: its operations follow, one after the other. */
 struct alignas(16) loop {
     cudaGraphConditionalHandle again;
-    unsigned begins_as;
+    unsigned value; /* of its condition */
+    bool is_set;    /* in this round */
     size_t n_operations;
+    size_t n_ended, ended_bytes; /* of them, in this round */
 };
 struct alignas(16) operation {
     void (*run)(int card, void *what);
@@ -273,32 +270,48 @@ static void run_operation(int card, const struct operation *o)
     void *what = must(malloc(padded(o->n_bytes) + 16));
     memcpy(what, o + 1, o->n_bytes);
     o->run(card, what);
-    if (weft_emu_waits())
-        weft_emu_fail(cudaErrorNotSupported,
-                      "a kernel in a loop waits for another card");
-    weft_emu_tick();
     free(what);
 }
 
+static void end_round(struct loop *l)
+{
+    if (!l->is_set)
+        weft_emu_fail(cudaErrorLaunchFailure,
+                      "nothing in a loop sets its condition: it never ends");
+    l->is_set = false;
+    l->n_ended = l->ended_bytes = 0;
+}
+
+/* Its next operation, which may wait for another card. */
 static void run_loop(int card, void *what)
 {
-    const struct loop *l = (const struct loop *) what;
-    condition = {l->again, l->begins_as, false};
-    while (condition.value != 0 && weft_emu_failure() == cudaSuccess) {
-        const char *at = (const char *) (l + 1);
-        condition.is_set = false;
-        for (size_t i = 0; i < l->n_operations; i++) {
-            const struct operation *o = (const struct operation *) at;
-            if (weft_emu_failure() == cudaSuccess)
-                run_operation(card, o);
-            at += sizeof *o + padded(o->n_bytes);
+    struct loop *l = (struct loop *) what;
+    const struct operation *o =
+        (const struct operation *) ((const char *) (l + 1)
+                                    + l->ended_bytes);
+    if (l->value == 0)
+        return;
+    if (l->n_ended < l->n_operations) {
+        running = l;
+        run_operation(card, o);
+        running = NULL;
+        if (weft_emu_waits()) {
+            weft_emu_sleep();
+            return;
         }
-        if (!condition.is_set)
-            weft_emu_fail(cudaErrorLaunchFailure,
-                          "nothing in a loop sets its condition: it never "
-                          "ends");
+        weft_emu_tick();
+        l->n_ended++;
+        l->ended_bytes += sizeof *o + padded(o->n_bytes);
     }
-    condition = {0, 0, false};
+    if (l->n_ended == l->n_operations)
+        end_round(l);
+}
+
+bool weft_emu_goes_on(const void *what)
+{
+    const struct loop *l = (const struct loop *) what;
+    return weft_emu_failure() == cudaSuccess
+        && (l->value != 0 || l->n_ended > 0);
 }
 
 bool weft_emu_is_loop(void (*run)(int, void *))
@@ -310,12 +323,14 @@ bool weft_emu_is_loop(void (*run)(int, void *))
 void cudaGraphSetConditional(cudaGraphConditionalHandle handle,
                              unsigned value)
 {
-    if (handle != condition.handle)
+    if (!running || handle != running->again) {
         weft_emu_fail(cudaErrorIllegalAddress,
                       "a kernel sets the condition of a loop that it is not "
                       "in");
-    condition.value = value;
-    condition.is_set = true;
+        return;
+    }
+    running->value = value;
+    running->is_set = true;
 }
 
 /* The body's operations, as run_loop() has them. */
@@ -327,7 +342,10 @@ static void add_loop(struct CUgraph_st *g, const struct node *from,
         bytes += sizeof(struct operation) + padded(n->n_bytes);
     char *what = (char *) must(calloc(1, bytes)),
          *at = what + sizeof(struct loop);
-    *(struct loop *) what = {from->again, begins_as, n_nodes(from->body)};
+    struct loop *loop = (struct loop *) what;
+    loop->again = from->again;
+    loop->value = begins_as;
+    loop->n_operations = n_nodes(from->body);
     for (const struct node *n = from->body->first; n; n = n->next) {
         *(struct operation *) at = {n->run, n->n_bytes};
         memcpy(at + sizeof(struct operation), n + 1, n->n_bytes);

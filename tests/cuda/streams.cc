@@ -114,8 +114,9 @@ static bool step_others(const struct CUstream_st *s)
     return any;
 }
 
-/* Runs one operation: the stream's first, or one that it waits for. False: it
- * is held, or waits for another card that has nothing to do. */
+/* Runs one operation: the stream's first, or one that it waits for; of a loop
+ * one of those in it. False: it is held, or waits for another card that has
+ * nothing to do. */
 static bool step(struct CUstream_st *s)
 {
     while (s->first->wait && !s->first->wait->is_done)
@@ -127,6 +128,8 @@ static bool step(struct CUstream_st *s)
         o->run(s->card, o + 1);
         if (weft_emu_waits())
             return step_others(s);
+        if (weft_emu_is_loop(o->run) && weft_emu_goes_on(o + 1))
+            return true;
     }
     s->first = o->next;
     if (!s->first)

@@ -47,6 +47,24 @@ static const struct weft_gen_args generation = {.sampling = {1, 0, 1, 13},
                                                 .n_stop = 2,
                                                 .stop = {5, 200}};
 
+/* Texts that end many responses: a token is one letter. */
+static inline const struct weft_stop_texts *stop_texts(void)
+{
+    enum { TOKENS = 270 };
+    static char bytes[TOKENS];
+    static int64_t at[TOKENS + 1];
+    static const struct weft_stop_texts texts = {.text = {"ba", "dd", "c"},
+                                                 .bytes = bytes,
+                                                 .at = at,
+                                                 .n = 3,
+                                                 .n_tokens = TOKENS};
+    for (int i = 0; i < TOKENS; i++) {
+        bytes[i] = (char) ('a' + i % 31);
+        at[i + 1] = i + 1;
+    }
+    return &texts;
+}
+
 static inline void chunk(struct weft_g_generate *gen,
                          const struct weft_g_view *view, int32_t number,
                          const struct weft_gen_args *args,

@@ -26,24 +26,6 @@ int64_t __wrap_weft_gen_graph_nodes(const struct weft_shape *shape,
              : __real_weft_gen_graph_nodes(shape, layers, range);
 }
 
-/* Texts that end many responses: a token is one letter. */
-static const struct weft_stop_texts *stop_texts(void)
-{
-    enum { TOKENS = 270 };
-    static char bytes[TOKENS];
-    static int64_t at[TOKENS + 1];
-    static const struct weft_stop_texts texts = {.text = {"ba", "dd", "c"},
-                                                 .bytes = bytes,
-                                                 .at = at,
-                                                 .n = 3,
-                                                 .n_tokens = TOKENS};
-    for (int i = 0; i < TOKENS; i++) {
-        bytes[i] = (char) ('a' + i % 31);
-        at[i + 1] = i + 1;
-    }
-    return &texts;
-}
-
 /* Counts what happens on the first card. */
 static struct counts run(int32_t device, int32_t kv_blocks,
                          const struct weft_gen_args *args,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generation of a replica whose stages, and members of a tp group, are GPUs: a
  * step is one task of each, most of them one launch of a graph, with a group's
- * exchanges inside; what an instance ends with is what it is on a CPU device,
- * or, where GPUs lack its bits, on one GPU, to which a CPU device is near.
+ * exchanges inside; of one stage a chunk of steps is. What an instance ends with
+ * is what it is on a CPU device, or, where GPUs lack its bits, on one GPU, to
+ * which a CPU device is near.
  * Graphs are made in the first iteration and launched in those after it, with
  * the weights of then. */
 #define WEFT_TEST_CARDS 4
@@ -103,7 +104,8 @@ static void two_of_two(void)
     once(2, 2, 2);
 }
 
-/* With too few pages, with prompts that begin alike, and with copied pages. */
+/* With too few pages, with prompts that begin alike, with copied pages, and with
+ * texts that end responses. */
 static void all_prompts(int32_t with_tp, int32_t pp)
 {
     /* 3 rows, then 4, of which one begins in a copy of a page */
@@ -121,6 +123,11 @@ static void all_prompts(int32_t with_tp, int32_t pp)
     args.prefill_tokens = 60;
     both(pp, 0, false, &args);
     prompts = &mixed;
+    args = generation;
+    args.stop_text = stop_texts();
+    both(pp, 0, false, &args);
+    args.min_new_tokens = 25;
+    both(pp, 4, true, &args);
     close_model();
 }
 
@@ -159,7 +166,8 @@ static void test_groups(void)
     once(4, 1, 1);
     shared_sums(4, 83);
     shared_sums(3, 184);
-    all_prompts(2, 1);
+    for (int32_t n = 2; n <= 4; n++)
+        all_prompts(n, 1);
 }
 
 /* ---- Tasks and launches ------------------------------------------------- */
@@ -205,8 +213,11 @@ static void open_reserved(int32_t pp, struct weft_g_generate *gen)
 
 #ifdef WEFT_CUDA_EXECUTOR /* what is counted, emulated cards count alone */
 /* Every step has all rows but those of one text, which ends early: 4 or 3 rows,
- * of the same graph. It is made when the first step has run without. */
-static void check_launches(const struct weft_g_layout *layout, int32_t pp)
+ * of the same graph. It is made when the first step has run without. One stage
+ * alone has a launch for a chunk, if CUDA has loops, and then the host waits for
+ * the first member. */
+static void check_launches(const struct weft_g_layout *layout, int32_t pp,
+                           bool has_loops)
 {
     for (int32_t s = 0; s < pp; s++)
         for (int32_t k = 0; k < tp; k++) {
@@ -216,19 +227,21 @@ static void check_launches(const struct weft_g_layout *layout, int32_t pp)
             const struct counts *n = &counted[m->device];
             int64_t most = weft_gen_graph_nodes(&shape, &layers, m->blocks);
             CHECK_INT(n->n_instances, 1);
-            CHECK_INT(n->n_graphs, N_STEPS - 1);
+            CHECK_INT(n->n_graphs,
+                      pp == 1 && has_loops ? CHUNKS : N_STEPS - 1);
+            CHECK_INT(n->n_waits, pp == 1 && k == 0 ? CHUNKS : 0);
             CHECK(n->n_nodes <= most && n->n_nodes > most / 2);
         }
 }
 #endif
 
-static void tasks_of(int32_t with_tp, int32_t pp)
+static void tasks_of(int32_t with_tp, int32_t pp, bool has_loops)
 {
     static struct outcome out;
     static const char *const none[] = {
         "embed",         "embed_part", "embed_select", "attention_part",
         "mlp_part",      "join_rows",  "gen_draw",     "logits_part",
-        "layer_forward", "gen_chunk",  "gen_sample"};
+        "layer_forward", "gen_sample"};
     struct weft_gen_args args = generation;
     struct weft_recording r;
     if (!are_there(with_tp * pp))
@@ -243,17 +256,20 @@ static void tasks_of(int32_t with_tp, int32_t pp)
     open_reserved(pp, &gen);
     iterate(&gen, &args, &out);
 #ifdef WEFT_CUDA_EXECUTOR
-    check_launches(&gen.layout, pp);
+    check_launches(&gen.layout, pp, has_loops);
 #endif
+    (void) has_loops;
     weft_g_generate_release(&gen);
     prompts = &mixed;
     has_one_temperature = false;
     close_model();
     recorded = NULL;
-    CHECK_INT(count_op(&r, "gen_begin"), N_STEPS);
-    CHECK_INT(count_op(&r, "gen_stage"), N_STEPS * tp * (pp - 1));
-    CHECK_INT(count_op(&r, "gen_last_stage"), N_STEPS * tp);
-    CHECK_INT(count_op(&r, "gen_settle"), N_STEPS);
+    int32_t n_steps = pp > 1 ? N_STEPS : 0;
+    CHECK_INT(count_op(&r, "gen_chunk"), pp > 1 ? 0 : CHUNKS * tp);
+    CHECK_INT(count_op(&r, "gen_begin"), n_steps);
+    CHECK_INT(count_op(&r, "gen_stage"), n_steps * tp * (pp - 1));
+    CHECK_INT(count_op(&r, "gen_last_stage"), n_steps * tp);
+    CHECK_INT(count_op(&r, "gen_settle"), n_steps);
     for (size_t i = 0; i < WEFT_COUNT(none); i++)
         CHECK_INT(count_op(&r, none[i]), 0);
     CHECK(pp > 1 || count_op(&r, "open") == 0);
@@ -262,11 +278,17 @@ static void tasks_of(int32_t with_tp, int32_t pp)
 
 static void test_tasks(void)
 {
-    for (int32_t n = 2; n <= 4; n += 2) {
-        tasks_of(1, n);
-        tasks_of(n, 1);
+    for (int32_t n = 2; n <= 4; n++) {
+        if (n != 3)
+            tasks_of(1, n, true);
+        tasks_of(n, 1, true);
     }
-    tasks_of(2, 2);
+    tasks_of(2, 2, true);
+#ifdef WEFT_CUDA_EXECUTOR
+    weft_cards_loops(0);
+    tasks_of(2, 1, false);
+    weft_cards_loops(1);
+#endif
 }
 
 /* ---- Iterations --------------------------------------------------------- */

@@ -219,9 +219,74 @@ static void graphs(void)
     close_members();
 }
 
+/* A round in a loop, which begins with what is given for it, and the first
+ * member's part of which all read behind a meeting of its own. */
+static struct CUgraphExec_st *loop_of(const struct member *m,
+                                      struct weft_k_steps *steps)
+{
+    const struct weft_k_step_drawn none = {.n = 0};
+    struct weft_k_capture capture;
+    int64_t n;
+    if (!weft_k_capture_cuda(true, &capture))
+        return NULL;
+    weft_k_step_begin_cuda(capture.stream, steps, SIZE * sizeof(float),
+                           m->roots[0]);
+    put_sum(m, capture.stream, 0);
+    weft_k_meet_cuda(capture.stream, &m->group);
+    weft_k_step_end_cuda(capture.stream, steps, &none, capture.again);
+    struct CUgraphExec_st *graph = weft_k_captured_cuda(&capture, 5, &n);
+    REQUIRE(graph != NULL);
+    CHECK_INT(n, 5);
+    return graph;
+}
+
+/* The loop is launched twice: of the first rounds, and of the others. */
+static void loops_of(int n)
+{
+    struct CUgraphExec_st *graph[CARDS];
+    struct weft_k_steps *steps[CARDS];
+    bool has_loops = true;
+    if (n > n_cards)
+        return;
+    open_members(n, 0);
+    clear_sums();
+    for (int k = 0; k < n; k++) {
+        use(k);
+        steps[k] = dev_new(sizeof **steps);
+        graph[k] = loop_of(&member[k], steps[k]);
+        has_loops = has_loops && graph[k];
+    }
+    for (int k = 0; k < n && has_loops; k++) {
+        use(k);
+        for (int32_t i = 0; i < 2; i++) {
+            weft_k_steps_cuda(member[k].stream, member[k].given, 2 * i,
+                              i == 0 ? 2 : ROUNDS, steps[k]);
+            weft_k_replay_cuda(member[k].stream, graph[k]);
+        }
+    }
+    if (has_loops)
+        check_sums(ROUNDS);
+    else
+        weft_test_skip("CUDA has no loops here");
+    wait_all();
+    for (int k = 0; k < n; k++) {
+        use(k);
+        weft_k_graph_free_cuda(graph[k]);
+        dev_free(steps[k]);
+    }
+    close_members();
+}
+
+static void loops(void)
+{
+    for (int n = 2; n <= CARDS; n++)
+        loops_of(n);
+}
+
 static void test_graphs(void)
 {
     each_card_order(graphs);
+    each_card_order(loops);
 }
 
 /* ---- Who waits ------------------------------------------------------------ */

@@ -37,6 +37,8 @@ static struct weft_trainer *describe(const struct layout *l)
     plan = (struct weft_plan){0};
     REQUIRE_OK(weft_run_config_read(fixture.config, n, word, &config, &err),
                err);
+    if (config.runtime.devices == WEFT_ON_GPUS)
+        job.n_gpus = job.n_devices;
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
     plan = t->plan; /* ours */
     return t;

@@ -550,6 +550,61 @@ static void test_count_stages(void)
     }
 }
 
+/* Of all tasks of that name. */
+struct received {
+    int64_t n_tasks, bytes, n;
+};
+
+static struct received received(const struct weft_recording *r,
+                                const char *op)
+{
+    struct received sum = {0};
+    for (int64_t i = 0, g = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_gang *gang = gang_at(r, &g, i);
+        if (strcmp(weft_recording_op(r, i), op) != 0)
+            continue;
+        REQUIRE(gang != NULL);
+        sum.n_tasks++;
+        sum.bytes += gang->received_bytes;
+        sum.n += gang->n_received;
+    }
+    return sum;
+}
+
+/* Where the members are GPUs of one rank a chunk is a task of each, too, and
+ * its instruction reads as much of the others' as its tasks. */
+static void test_gpus(void)
+{
+    for (int tp = 2; tp <= 4; tp *= 2) {
+        char word[64];
+        const struct layout l = {
+            "GPUs",
+            1,
+            tp,
+            true,
+            {"runtime.devices=gpu", "rollout.chunk_tokens=3", word}};
+        struct weft_recording all, gangs;
+        snprintf(word, sizeof word, "layout=tp%d", tp);
+        struct weft_trainer *t = describe(&l);
+        record(t, true, false, &all);
+        record(t, true, true, &gangs);
+        struct received each = received(&all, "gen_chunk"),
+                        one = received(&gangs, "decode_chunk");
+        CHECK(each.n_tasks > tp && each.bytes > 0 && each.n > 0);
+        CHECK_INT(each.n_tasks, one.n_tasks);
+        CHECK_INT(each.bytes, one.bytes);
+        CHECK_INT(each.n, one.n);
+        for (int32_t call = 1; call < t->flow.n_calls; call++)
+            if (t->flow.call[call].kind == WEFT_GENERATE)
+                CHECK_INT(count_all(&all, call, "gen_begin")
+                              + count_all(&all, call, "layer_forward"),
+                          0);
+        weft_recording_release(&all);
+        weft_recording_release(&gangs);
+        forget(t);
+    }
+}
+
 /* However few tokens the samples have, each replica infers its share. */
 static void test_share(void)
 {
@@ -570,5 +625,5 @@ static void test_share(void)
 WEFT_TESTS("run/gangs", {"setup", setup}, {"test_alike", test_alike},
            {"test_random", test_random},
            {"test_other_model", test_other_model}, {"test_count", test_count},
-           {"test_count_stages", test_count_stages},
+           {"test_count_stages", test_count_stages}, {"test_gpus", test_gpus},
            {"test_share", test_share}, {"teardown", teardown})
