@@ -91,6 +91,8 @@ endif
 # Tests that take too long for every push.
 check-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/%D%/run/random.sh 30
+	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 $(SHELL) $(srcdir)/%D%/learns.sh
+	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 $(SHELL) $(srcdir)/%D%/commands.sh
 .PHONY: check-cards check-cards-long check-long
 
 clean-tests:

@@ -81,9 +81,9 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
-cards_scripts = %D%/training.sh %D%/algorithms.sh %D%/changes.sh %D%/bench.sh \
-	%D%/devices.sh %D%/memory.sh %D%/own_sums.sh %D%/verify.sh
-EXTRA_DIST += $(cards_scripts) %D%/cards.sh
+cards_scripts = %D%/training.sh %D%/changes.sh %D%/bench.sh %D%/devices.sh \
+	%D%/memory.sh %D%/own_sums.sh %D%/verify.sh
+EXTRA_DIST += $(cards_scripts) %D%/algorithms.sh %D%/cards.sh
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
 cards_tests += %D%/test_cards
@@ -104,9 +104,11 @@ check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT) \
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
 	    check_PROGRAMS='$(cards_tests)' \
 	    TESTS='$(cards_tests) $(cards_scripts)'
-# What takes too long for every push: runs drawn at random, and every row of
-# weft verify on GPUs with every algorithm.
+# What takes too long for every push: each algorithm with a model, a layout and
+# options of its own, runs drawn at random, and every row of weft verify on GPUs
+# with every algorithm.
 check-cards-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/%D%/algorithms.sh
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/tests/run/random.sh 30 15 cards
 	@$(AM_TESTS_ENVIRONMENT) WEFT_CARDS=8 ./weft$(EXEEXT) verify --rows 'gpu*' \
 	    --mpiexec "$(MPIEXEC)"
