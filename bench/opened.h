@@ -22,8 +22,9 @@ struct opened {
     struct weft_find find;
 };
 
-/* argv: CLUSTER.yaml NODES another CONFIG.yaml [key=value ...]. Responses are as
- * long as WEFT_BENCH_LENGTHS says (`weft simulate --lengths`), else the longest. */
+/* argv: CLUSTER.yaml NODES another CONFIG.yaml [key=value ...]. Responses are
+ * as long as WEFT_BENCH_LENGTHS says (`weft simulate --lengths`), else the
+ * longest. */
 static void opened_open(int argc, char **argv, struct opened *o)
 {
     if (argc < 5) {

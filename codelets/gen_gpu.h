@@ -92,8 +92,8 @@ struct weft_gen_told {
     int32_t first, end; /* the steps of a chunk that all put next */
 };
 /* Completes shape, gen, range and what the member tells by what the others do,
- * also where there are none. Returns what the first one has told; NULL: a member
- * has failed, or *rc says what. */
+ * also where there are none. Returns what the first one has told; NULL: a
+ * member has failed, or *rc says what. */
 struct weft_gen_told *weft_gen_gpu_tell(
     struct weft_gen_gpu *g, const struct weft_gang_ranges *members,
     const struct weft_gen_told *mine, struct weft_exec *x, int *rc);
@@ -117,8 +117,8 @@ WEFT_INLINE bool weft_gen_gpu_is_idle(const struct weft_gen_gpu *g)
  * several of the first one's launch rows (weft_gen_launch_rows()), of which
  * none but the first copies pages. */
 void weft_gen_gpu_put(struct weft_gen_gpu *g, int32_t first, int32_t end);
-/* Puts copying what they have drawn, (steps, n_slots), and whether the group has
- * failed, to pinned memory behind them. */
+/* Puts copying what they have drawn, (steps, n_slots), and whether the group
+ * has failed, to pinned memory behind them. */
 void weft_gen_gpu_get(const struct weft_gen_gpu *g, int32_t first,
                       int32_t end, int32_t *token, float *logp,
                       int32_t *has_failed);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation. A tp group on CPU devices of one place, or on GPUs of a rank that
- * may use one another's memory, like a single device, decodes a chunk of steps
- * in one task of each device (weft_insert_gang()).
- * Where replicas have several stages, a step's tokens must have passed the last
- * one before the next begins, so that the tasks are those of every step:
+ * Generation. A tp group on CPU devices of one place, or on GPUs of a rank
+ * that may use one another's memory, like a single device, decodes a chunk of
+ * steps in one task of each device (weft_insert_gang()). Where replicas have
+ * several stages, a step's tokens must have passed the last one before the
+ * next begins, so that the tasks are those of every step:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
  * one for each member of a stage, if these are such devices; else each member
- * has tasks for its parts of every layer. There are as many instances as stages,
- * so that every stage has work.
+ * has tasks for its parts of every layer. There are as many instances as
+ * stages, so that every stage has work.
  */
 #include <stdlib.h>
 

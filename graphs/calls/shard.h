@@ -15,10 +15,10 @@
  * As places hold two gradients for one state of a tied head, it is a row of
  * its own, and each place owns an equal share of it.
  *
- * With LoRA adapters the row consists of what is trained alone: adapters are the
- * last chunks of the layers' tiles (weft_layout_trained()). With ZeRO 3 frozen
- * weights are a row of their own, which is divided in the same way; else they
- * are no place's own.
+ * With LoRA adapters the row consists of what is trained alone: adapters are
+ * the last chunks of the layers' tiles (weft_layout_trained()). With ZeRO 3
+ * frozen weights are a row of their own, which is divided in the same way;
+ * else they are no place's own.
  */
 #ifndef WEFT_CALLS_SHARD_H
 #define WEFT_CALLS_SHARD_H
@@ -44,8 +44,8 @@ void weft_g_pieces_cut(const struct weft_shape *shape,
                        const struct weft_g_piece *piece, size_t *out);
 
 /* With ZeRO 3: all pieces of a published tile in order, each with its owner's
- * tile, and where they cut the whole one. Outputs: (WEFT_G_MAX_PIECES). Of a tied
- * table those of the head. Returns how many. */
+ * tile, and where they cut the whole one. Outputs: (WEFT_G_MAX_PIECES). Of a
+ * tied table those of the head. Returns how many. */
 enum { WEFT_G_MAX_PIECES = WEFT_G_N_ROWS * WEFT_G_MAX_DP };
 int32_t weft_g_owned_pieces(const struct weft_g_model *model,
                             enum weft_tile_kind kind, int32_t layer,

@@ -60,8 +60,8 @@ static int read_needs(const struct weft_cli_planned *o,
     return rc;
 }
 
-/* Whether the nodes of a cluster have room for the plan's: its GPUs, if the plan
- * has any, are the cluster's devices. */
+/* Whether the nodes of a cluster have room for the plan's: its GPUs, if the
+ * plan has any, are the cluster's devices. */
 static int check_cluster(const struct weft_cluster *cluster,
                          const struct weft_plan *plan, struct weft_err *err)
 {

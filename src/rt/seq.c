@@ -3,9 +3,9 @@
  * Sequences: count the tasks that have not ended, and keep the first error.
  *
  * With several ranks, weft_seq_wait() and weft_seq_agree() both make control
- * steps. In a control step every rank tells the others whether its
- * sequence has failed, how many copies it has inserted, and why it makes the
- * step (its wish).
+ * steps. In a control step every rank tells the others whether its sequence
+ * has failed, how many copies it has inserted, and why it makes the step (its
+ * wish).
  *
  *   some failed    All ranks take the error of the rank that failed first,
  *                  whatever their wishes. As all have it then, the
@@ -24,9 +24,10 @@
  * that a rank has failed, it says the last thing, or it has said many.
  *
  * Different numbers of copies, or different wishes, would make a rank wait for
- * ever, so the job is ended: with the error of a rank that could not insert its
- * copies, or else it is a bug. After an error tasks do nothing, but transfers are
- * still made; so ranks that have inserted the same copies all finish them.
+ * ever, so the job is ended: with the error of a rank that could not insert
+ * its copies, or else it is a bug. After an error tasks do nothing, but
+ * transfers are still made; so ranks that have inserted the same copies all
+ * finish them.
  */
 #include "rt/internal.h"
 #include "rt/transfer.h"

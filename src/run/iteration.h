@@ -327,8 +327,8 @@ void weft_iteration_calls_release(struct weft_iteration *p);
 int weft_iteration_call_add(struct weft_iteration *p,
                             struct weft_iteration_call *c, int32_t index);
 
-/* Before a round; a sample has ended; and when a status has been acted on: those
- * that have left by it are p->left.sample. */
+/* Before a round; a sample has ended; and when a status has been acted on:
+ * those that have left by it are p->left.sample. */
 int weft_iteration_left_init(struct weft_iteration *p);
 void weft_iteration_left_add(struct weft_iteration *p, int32_t sample);
 void weft_iteration_left_turn(struct weft_iteration *p, int32_t instance,
@@ -336,8 +336,8 @@ void weft_iteration_left_turn(struct weft_iteration *p, int32_t instance,
 void weft_iteration_left_release(struct weft_iteration *p);
 
 /* To be called before a rank waits for copies that others insert, or for what
- * rank 0 tells, or merges results: all ranks have come so far, or all get the error of one that could
- * not. Collective. */
+ * rank 0 tells, or merges results: all ranks have come so far, or all get the
+ * error of one that could not. Collective. */
 int weft_iteration_meet(struct weft_iteration *p);
 
 /* Waits for the samples that are due and decodes them, once: all on rank 0,
@@ -354,8 +354,8 @@ int weft_iteration_decode(const struct weft_iteration *p, int32_t i,
 void weft_iteration_texts_release(struct weft_iteration *p);
 void weft_iteration_text_clear(struct weft_iteration_text *text);
 /* Encodes the texts of n samples, index (n), for the calls that read them in
- * tokens of their own, and adds them to these. Rank 0 waits for the samples, and
- * the others for what it tells. Collective. */
+ * tokens of their own, and adds them to these. Rank 0 waits for the samples,
+ * and the others for what it tells. Collective. */
 int weft_iteration_retokenise(struct weft_iteration *p, int32_t n,
                               const int32_t *index);
 /* All that were not yet. */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The long tail of generation: when the last samples go on with fewer replicas,
- * and with how many (RLHFuse, section 4.2). Where the configuration does not
- * say it, it is chosen anew for each iteration, by simulating the last ones with
- * the lengths that their samples had (plan/fusion/overlap.h) on the costs that
- * the run knows. What was chosen, and which samples moved, is noted in
+ * The long tail of generation: when the last samples go on with fewer
+ * replicas, and with how many (RLHFuse, section 4.2). Where the configuration
+ * does not say it, it is chosen anew for each iteration, by simulating the
+ * last ones with the lengths that their samples had (plan/fusion/overlap.h) on
+ * the costs that the run knows. What was chosen, and which samples moved, is
+ * noted in
  *
  *     run_dir/decisions.jsonl
  *
- * with the lengths and the pace, so that a run that goes on chooses as one that
- * was not interrupted, and another run can be told to decide the same, and to
- * deal inference alike. No clock is
- * read, and no number of the run depends on any of it. Which samples move also
- * depends on whose status came first; that order is noted, too.
+ * with the lengths and the pace, so that a run that goes on chooses as one
+ * that was not interrupted, and another run can be told to decide the same,
+ * and to deal inference alike. No clock is read, and no number of the run
+ * depends on any of it. Which samples move also depends on whose status came
+ * first; that order is noted, too.
  */
 #ifndef WEFT_RUN_TAIL_H
 #define WEFT_RUN_TAIL_H
@@ -95,9 +96,8 @@ int32_t weft_tail_responses(const struct weft_tail *tail,
 
 /* Seconds that generation and inference of the iteration noted last take at
  * least, by the costs (plan/fusion/bound.h), on the devices that generate, but
- * for texts that are read in tokens of a call's own; 0: none are known, or fewer
- * replicas infer than generate. Errors:
- * WEFT_ENOMEM. */
+ * for texts that are read in tokens of a call's own; 0: none are known, or
+ * fewer replicas infer than generate. Errors: WEFT_ENOMEM. */
 int weft_tail_bound(const struct weft_iteration *p, double *out,
                     struct weft_err *err);
 

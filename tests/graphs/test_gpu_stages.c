@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generation of a replica whose stages, and members of a tp group, are GPUs: a
  * step is one task of each, most of them one launch of a graph, with a group's
- * exchanges inside; of one stage a chunk of steps is. What an instance ends with
- * is what it is on a CPU device, or, where GPUs lack its bits, on one GPU, to
- * which a CPU device is near.
- * Graphs are made in the first iteration and launched in those after it, with
- * the weights of then. */
+ * exchanges inside; of one stage a chunk of steps is. What an instance ends
+ * with is what it is on a CPU device, or, where GPUs lack its bits, on one
+ * GPU, to which a CPU device is near. Graphs are made in the first iteration
+ * and launched in those after it, with the weights of then. */
 #define WEFT_TEST_CARDS 4
 #include "chunks_fixture.h"
 
@@ -104,8 +103,8 @@ static void two_of_two(void)
     once(2, 2, 2);
 }
 
-/* With too few pages, with prompts that begin alike, with copied pages, and with
- * texts that end responses. */
+/* With too few pages, with prompts that begin alike, with copied pages, and
+ * with texts that end responses. */
 static void all_prompts(int32_t with_tp, int32_t pp)
 {
     /* 3 rows, then 4, of which one begins in a copy of a page */
@@ -212,10 +211,10 @@ static void open_reserved(int32_t pp, struct weft_g_generate *gen)
 }
 
 #ifdef WEFT_CUDA_EXECUTOR /* what is counted, emulated cards count alone */
-/* Every step has all rows but those of one text, which ends early: 4 or 3 rows,
- * of the same graph. It is made when the first step has run without. One stage
- * alone has a launch for a chunk, if CUDA has loops, and then the host waits for
- * the first member. */
+/* Every step has all rows but those of one text, which ends early: 4 or 3
+ * rows, of the same graph. It is made when the first step has run without. One
+ * stage alone has a launch for a chunk, if CUDA has loops, and then the host
+ * waits for the first member. */
 static void check_launches(const struct weft_g_layout *layout, int32_t pp,
                            bool has_loops)
 {

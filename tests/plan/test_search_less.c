@@ -234,9 +234,10 @@ static void test_shared(void)
     CHECK(best_of_all() <= before);
 }
 
-/* The faster training makes the slower one needless where its weights lie alike,
- * but not where there is no room for copies, which all calls have of weights
- * that are cut, or of a trunk's that stay for good where they lie otherwise. */
+/* The faster training makes the slower one needless where its weights lie
+ * alike, but not where there is no room for copies, which all calls have of
+ * weights that are cut, or of a trunk's that stay for good where they lie
+ * otherwise. */
 static void check_cut(bool trunk)
 {
     struct weft_option *array[MOST];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With how much memory a search is made again where what it found does not fit in
- * any order of its tasks: against lists that were made by hand, of a device of
- * 100. */
+/* With how much memory a search is made again where what it found does not fit
+ * in any order of its tasks: against lists that were made by hand, of a device
+ * of 100. */
 #include "harness.h"
 
 #include <math.h>

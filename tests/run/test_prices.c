@@ -347,7 +347,7 @@ static void test_prices_joined(void)
     deep_close(&d);
 }
 
-/* ---- Responses that are not alike ----------------------------------------- */
+/* ---- Responses that are not alike --------------------------------------- */
 
 /* How far a price is from that of the whole run: seconds, and how long devices
  * are busy, in shares; when samples are there. */

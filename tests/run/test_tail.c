@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What passes through a replica cost, by closed forms; what the choice of when
- * samples move is made of, by hand; and a run of which a rank dies while its last samples move:
+ * samples move is made of, by hand; and a run of which a rank dies while its
+ * last samples move:
  *
  *     test_tail RANK CONFIG.yaml key=value ...
  *
@@ -228,8 +229,8 @@ static void test_weights(void)
 
 /* ---- What is chosen by --------------------------------------------------- */
 
-/* PAST: iterations noted; READS: layers of a model that reads texts in tokens of
- * its own */
+/* PAST: iterations noted; READS: layers of a model that reads texts in tokens
+ * of its own */
 enum { CARDS = 4, TEXTS = 12, PAST = 2, READS = 5 };
 static const double layer_s = 0.25;
 
@@ -268,9 +269,9 @@ int __wrap_weft_overlap_choose(int32_t n_jobs,
 }
 
 /* Four GPUs and the host's device. Two or four replicas generate, each on one.
- * The first two infer, too: the reference has its weights there, or in the host's
- * memory, and the critic on the two others; with `reads` a reward model on the
- * first two. */
+ * The first two infer, too: the reference has its weights there, or in the
+ * host's memory, and the critic on the two others; with `reads` a reward model
+ * on the first two. */
 static void plan_calls(const struct fixture *f, int replicas, bool offload,
                        bool reads, char word[600])
 {
@@ -390,8 +391,8 @@ static void check_samples(int replicas)
 
 /* Models are in the order of their calls: what reads texts, reference, critic.
  * The reference's weights come from the host to each card over a link of its
- * own, 2 MB/s; those of the critic, and samples that move, from a card to a card,
- * 1 MB/s. */
+ * own, 2 MB/s; those of the critic, and samples that move, from a card to a
+ * card, 1 MB/s. */
 static void check_jobs(int replicas, bool offload, bool reads)
 {
     double host_s = offload ? 0.125 + bytes_of(false) / 2e6 : 0;

@@ -447,9 +447,9 @@ static bool is_nearer(const struct weft_finding *f,
     return fits(f, a) || (a->by_gangs && !b->by_gangs && !b->one_order);
 }
 
-/* Where the plan of a search does not fit in any order of its tasks, others are
- * made with less memory, a few times. Then, if tasks were counted, no plan fits;
- * of instructions it is not known. */
+/* Where the plan of a search does not fit in any order of its tasks, others
+ * are made with less memory, a few times. Then, if tasks were counted, no plan
+ * fits; of instructions it is not known. */
 static int search(struct weft_finding *f, struct weft_plan *plan,
                   struct weft_found *out, struct weft_err *err)
 {

@@ -99,7 +99,7 @@ static int set_means(const struct set *s, struct weft_err *err)
     return 0;
 }
 
-/* ---- The longest replica --------------------------------------------------- */
+/* ---- The longest replica ------------------------------------------------ */
 
 /* What generation takes, step by step. Instances of a replica go through its
  * stages at the same time, each as if it were alone: the replica takes as long
@@ -294,7 +294,7 @@ static void tell(const struct set *s, const struct generated *g,
                      / g->end_s[n - 1];
 }
 
-/* ---- All ------------------------------------------------------------------- */
+/* ---- All ---------------------------------------------------------------- */
 
 static int fill(const struct weft_pricer *p, const struct weft_trainer *t,
                 int32_t call, const struct generated *g,
