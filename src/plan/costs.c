@@ -166,8 +166,8 @@ int32_t weft_costs_message(const struct weft_costs *c,
     const struct weft_rec_task *t = &r->task[task];
     struct spot from = spot_of(c, t->place), to = from;
     for (int64_t a = t->access; a < t->access + t->n_access; a++)
-        *(r->access[a].mode == 0 ? &from : &to) =
-            spot_of_tile(c, &r->tile[r->access[a].tile]);
+        *(r->access[a].mode == 0 ? &from : &to) = spot_of_tile(
+            c, &r->tile[r->access[a].tile]);
     int32_t n = path(c, from, to, link, latency_s_out);
     double steps = t->work.n_steps; /* it may stand for several */
     *bytes_out = (double) t->work.bytes;

@@ -27,9 +27,9 @@
 /* A set of samples, in the whole run and in the smaller one. */
 struct set {
     const struct weft_pricer *p;
-    int32_t first, n_all;    /* of the whole run */
-    int32_t small_first, n;  /* of the smaller one */
-    int32_t *length;         /* (n) */
+    int32_t first, n_all;   /* of the whole run */
+    int32_t small_first, n; /* of the smaller one */
+    int32_t *length;        /* (n) */
 };
 
 /* t: the smaller run. */
@@ -91,9 +91,9 @@ static int set_means(const struct set *s, struct weft_err *err)
         double sum = 0;
         for (int64_t k = begin; k < end; k++)
             sum += all[k].length;
-        s->length[own[m].sample] =
-            end > begin ? (int32_t) lround(sum / (double) (end - begin))
-                        : own[m].length;
+        s->length[own[m].sample] = end > begin ? (int32_t) lround(
+                                       sum / (double) (end - begin))
+                                               : own[m].length;
     }
     weft_free(all);
     return 0;
@@ -333,8 +333,10 @@ int weft_price_lengths_set(const struct weft_pricer *p, int32_t call,
     if (of->kind != WEFT_GENERATE || t->plan.call[call].dp == replicas)
         return fill(p, t, call, NULL, out, err);
     struct generated g;
-    const struct set s = set_of(p, t, weft_flow_origin_of_call(&t->flow, call));
-    int rc = generated_init(&g, replicas, t->plan.call[call].pp, s.n_all, err);
+    const struct set s = set_of(p, t,
+                                weft_flow_origin_of_call(&t->flow, call));
+    int rc = generated_init(&g, replicas, t->plan.call[call].pp, s.n_all,
+                            err);
     if (!rc)
         rc = find_longest(&s, call, t, &g, err);
     if (!rc)
