@@ -154,8 +154,13 @@ bench_programs += %D%/moves
 %C%_moves_LDADD = $(weft_libs)
 bench-moves: %D%/moves
 	%D%/moves $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
+EXTRA_DIST += %D%/moves.sh
 bench-moves-here: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/moves.sh $(MOVES)
+# Layouts of RLHFuse's models beside a searched plan.
+EXTRA_DIST += %D%/searched.sh
+bench-searched: weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/searched.sh $(SEARCHED)
 # CPU time of generation's controller.
 bench_programs += %D%/control
 %C%_control_SOURCES = %D%/control.c %D%/hoppers.h %D%/made.h %D%/check.h
@@ -212,5 +217,6 @@ bench-search: %D%/search %D%/weigh
 	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
 .PHONY: bench bench-again bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-moves bench-moves-here bench-papers bench-papers-flexrlhf bench-papers-real \
-	bench-papers-rlhfuse bench-prices bench-record bench-schedule bench-search bench-simulate bench-speeds \
+	bench-papers-rlhfuse bench-prices bench-record bench-schedule bench-search bench-searched bench-simulate \
+	bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here
