@@ -106,6 +106,8 @@ above_zero judged-one actor/kl_stopped_mini_batches
 
 # ---- ... as samples leave their instances, some of which move ---------------
 mv layouts others
+# so long a tail that some move in some run, however late a rank tells
+long='s/max_new_tokens: 9, slots: 2/max_new_tokens: 48, slots: 8, chunk_tokens: 1, lengths: "lognormal:5:1.2"/'
 moves='rollout.inter_stage_fusion=true rollout.remaining=0.5 rollout.instances=1'
 cat >layouts <<TEXT
 1 runtime.devices=2 layout=dp2 $moves
@@ -114,28 +116,27 @@ cat >layouts <<TEXT
 2 runtime.devices=2 layout=dp4
 TEXT
 for name in refills judged; do
-    sed 's/slots: 2/slots: 8, chunk_tokens: 1, lengths: "lognormal:4:0.8"/' \
-        $name.yaml >$name-tail.yaml
-    compare $name-tail
+    sed "$long" $name.yaml >$name-tail.yaml
+    compare $name-tail seed=6
 done
 mkdir moved
-cat judged-tail-2-*/metrics.jsonl >moved/metrics.jsonl
+cat judged-tail-[0-9]*/metrics.jsonl >moved/metrics.jsonl
 above_zero moved gen/migrated
 mv others layouts
 
 # ---- ... and train as they complete -----------------------------------------
 mv layouts others
-sed -e 's/normalize: running, clip: 2/weight: 1/' \
+sed -e "$long" -e 's/normalize: running, clip: 2/weight: 1/' \
     -e 's/ppo: {/&whiten_advantages: false, /' judged.yaml >early.yaml
-early='train.as_completed=true layout=disaggregated rollout.chunk_tokens=1'
+early='train.as_completed=true layout=disaggregated'
 cat >layouts <<TEXT
 1 runtime.devices=4 $early
 2 runtime.devices=2 $early runtime.place=device
 4 runtime.devices=1 $early
 TEXT
-compare early
+compare early seed=6
 mkdir completed
-cat early-4-*/metrics.jsonl >completed/metrics.jsonl
+cat early-[0-9]*/metrics.jsonl >completed/metrics.jsonl
 above_zero completed train/early_mini_batches
 mv others layouts
 
