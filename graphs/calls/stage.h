@@ -198,13 +198,13 @@ void weft_g_layer_forward(const struct weft_g_layer *layer);
 /* Computes again what the layer would have kept, if `recompute`. */
 void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute);
 
-/* Computes every member's softmax over its vocabulary and exchanges them. The
- * caller releases part[] (by member) and the exchange. logits: by member, where
- * they are kept; NULL: nowhere. */
+/* Computes every member's softmax over its vocabulary and sends them to places
+ * number 0 .. to - 1. The caller releases part[] (by member) and the exchange.
+ * logits: by member, where they are kept; NULL: nowhere. */
 void weft_g_stage_head_parts(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *params, const struct weft_g_value *batch,
-    const struct weft_g_value *x, float inv_temperature,
+    const struct weft_g_value *x, float inv_temperature, int32_t to,
     struct weft_tile *const logits[], struct weft_tile *part[],
     struct weft_g_exchange *parts);
 /* Writes log-probs of the targets to the samples' tiles `out` (n), at place

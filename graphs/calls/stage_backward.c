@@ -58,7 +58,8 @@ static void merge(const struct weft_g_loss *l,
     struct weft_g_exchange parts;
     struct weft_g_turn t = {0};
     weft_g_stage_head_parts(pass, l->stage, l->fwd, l->batch, l->x,
-                            l->args->inv_temperature, logits, part, &parts);
+                            l->args->inv_temperature, l->stage->n_places,
+                            logits, part, &parts);
     weft_g_value_create(pass, l->stage, "loss gradient", WEFT_MEM_ACTIVATIONS,
                         -1, weft_part_dloss_bytes(pass->n_targets), dloss);
     while (weft_g_next_place(pass, l->stage, &t)) {

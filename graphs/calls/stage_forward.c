@@ -157,7 +157,7 @@ void weft_g_layer_forward(const struct weft_g_layer *l)
 void weft_g_stage_head_parts(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *params, const struct weft_g_value *batch,
-    const struct weft_g_value *x, float inv_temperature,
+    const struct weft_g_value *x, float inv_temperature, int32_t to,
     struct weft_tile *const logits[], struct weft_tile *part[],
     struct weft_g_exchange *parts)
 {
@@ -171,8 +171,7 @@ void weft_g_stage_head_parts(
                               inv_temperature, logits ? logits[t.k] : NULL,
                               part[t.k]);
     }
-    weft_g_exchange(pass, stage, part, batch, true, 0, 1, stage->n_places,
-                    parts);
+    weft_g_exchange(pass, stage, part, batch, true, 0, 1, to, parts);
 }
 
 static void logprob(const struct weft_g_pass *pass,
@@ -191,7 +190,7 @@ static void logprob(const struct weft_g_pass *pass,
                             inv_temperature, n, out);
         return;
     }
-    weft_g_stage_head_parts(pass, stage, params, batch, x, inv_temperature,
+    weft_g_stage_head_parts(pass, stage, params, batch, x, inv_temperature, 1,
                             NULL, part, &parts);
     struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
     weft_insert_logprob_merge(pass->seq, &where, pass->shape, batch->at[0],
