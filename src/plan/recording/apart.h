@@ -25,7 +25,8 @@
 struct weft_rec_apart {
     const struct weft_rec_reach *reach; /* borrowed */
     int32_t *next;           /* when it begins, a gang's member has ended */
-    int32_t *before, *after; /* an instruction of the same members */
+    int32_t *same;           /* the latest instruction of the same members */
+    int32_t *before, *after; /* one that is known to be before, or after */
 };
 
 /* After weft_rec_reach_look(). Errors: WEFT_ENOMEM. */
