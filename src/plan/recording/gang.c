@@ -112,18 +112,20 @@ static bool is_far(const struct weft_recording *r,
 
 /* Notes a use of a temporary by member k: whose it is, OWNER (1 + member) of
  * the first member at its place that uses it; how it begins; and whether it is
- * SENT. */
+ * SENT, as a GPU's tile also is by way of the host: copies have no turn. */
 static void note_use(struct fold *f, int32_t k, const struct weft_rec_task *t,
                      struct weft_rec_access a, bool far)
 {
     int32_t whole = whole_of(f->r, (int32_t) a.tile);
     int32_t *slot = &f->slot[whole];
     bool message = t->kind == WEFT_REC_MESSAGE;
+    bool sends = t->kind == WEFT_REC_COPY
+              && weft_rec_tile_on_card(f->r, &f->r->tile[whole]);
     if (*slot == 0 && far && a.mode != READS)
         *slot |= message ? WEFT_REC_EXPECTED : WEFT_REC_COPIED;
     if (*slot < OWNER && f->r->tile[whole].place == f->one[k].place)
         *slot |= OWNER * (k + 1);
-    if (a.mode == READS && (far || *slot / OWNER != k + 1))
+    if (a.mode == READS && (far || sends || *slot / OWNER != k + 1))
         *slot |= SENT;
     if (message && *slot >= OWNER) {
         struct weft_rec_temps *m = &f->temps[*slot / OWNER - 1];
