@@ -162,6 +162,17 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
     }
 }
 
+/* Says what members of GPUs read of one another's in the steps depends on. */
+static void list_rows(const struct step *s)
+{
+    const struct weft_work_rows *step = s->args->step;
+    int32_t end = s->first_step + s->n_steps;
+    for (int32_t i = s->first_step;
+         i < end && step && s->gen->layout.is_gpu_gang; i++)
+        weft_gang_word(s->pass.rt,
+                       (int64_t) step[i].n_rows << 32 | step[i].n_targets);
+}
+
 /* What each member of a stage has. */
 static void list_members(const struct step *s,
                          const struct weft_g_stage *stage,
@@ -223,6 +234,7 @@ static void stage_step(struct step *s, const struct weft_g_stage *stage,
                                      work_of(s, stage, work)};
     if (weft_g_gang_begin(pass, stage, &gang)) {
         list_step(s, stage, batch, x);
+        list_rows(s);
         if (weft_g_gang_again(pass, &gang))
             return;
     }
@@ -349,16 +361,6 @@ static void chunk(struct step *s, int32_t n_admit,
     (weft_g_generate_is_one_task(&s->gen->layout)
          ? chunk_of_one_task
          : chunk_by_steps)(s, n_admit, admit);
-}
-
-/* Says what members of GPUs read of one another's in the steps depends on. */
-static void list_rows(const struct step *s)
-{
-    const struct weft_work_rows *step = s->args->step;
-    for (int32_t i = 0; i < s->n_steps && step && s->gen->layout.is_gpu_gang;
-         i++)
-        weft_gang_word(s->pass.rt,
-                       (int64_t) step[i].n_rows << 32 | step[i].n_targets);
 }
 
 static void chunk_of_group(struct step *s, int32_t n_admit,
