@@ -238,6 +238,106 @@ static void test_micro_batches(void)
     check_apart(20, 1000);
 }
 
+/* A chunk of two members that run together, one a place; the first uses a tile
+ * of 100 bytes. */
+static void chunk(const int32_t state[2])
+{
+    int32_t steps = tile(0, 100);
+    for (int k = 0; k < 2; k++) {
+        const struct weft_rec_member_of of = {k, 2, k, NULL, 1};
+        task("chunk", k, 0);
+        weft_recording_access(&r, state[k], BOTH);
+        if (k == 0)
+            weft_recording_access(&r, steps, WRITE);
+        weft_recording_member(&r, &of);
+    }
+    weft_recording_release_tile(&r, steps);
+}
+
+/* Tasks of another device at the place, one after another; the last is at the
+ * device and uses the tile that is given. */
+static void between(int n, int32_t state)
+{
+    int32_t mark = tile(0, 1);
+    for (int i = 0; i < n; i++) {
+        const struct weft_where where = {.device = i < n - 1 ? 2 : 0};
+        weft_recording_task(&r, WEFT_REC_TASK, "other", &where, 0);
+        weft_recording_access(&r, mark, i ? BOTH : WRITE);
+    }
+    weft_recording_access(&r, state, BOTH);
+}
+
+/* The tile of a chunk has ended when the next one begins, however many tasks are
+ * between, or another one at its device that comes after the chunk. */
+static void test_chunks(void)
+{
+    int64_t most[3][WEFT_MEM_ALL + 1];
+    struct weft_err err;
+    for (int n = 0; n < 400; n += 199) {
+        weft_recording_init(&r);
+        int32_t state[2] = {tile(0, 8), tile(1, 8)};
+        for (int i = 0; i < 3; i++) {
+            chunk(state);
+            if (n > 0)
+                between(n, state[0]);
+        }
+        int32_t other = tile(0, 100);
+        task("after", 0, 0);
+        weft_recording_access(&r, state[0], READ);
+        weft_recording_access(&r, other, WRITE);
+        REQUIRE_OK(weft_recording_memory(&r, 3, 3, most, &err), err);
+        CHECK_INT(most[0][WEFT_MEM_ACTIVATIONS], 100 + 8 + (n > 0 ? 3 : 0));
+        weft_recording_release(&r);
+    }
+}
+
+static void copy_at(int32_t place, int32_t from, int32_t to)
+{
+    const struct weft_where where = {.device = -1};
+    weft_recording_task(&r, WEFT_REC_COPY, "copy", &where, place);
+    weft_recording_access(&r, from, READ);
+    weft_recording_access(&r, to, WRITE);
+}
+
+static int32_t on_host(int32_t place)
+{
+    return weft_recording_tile(
+        &r,
+        &(struct weft_rec_tile){
+            .bytes = 100, .place = place, .whole = -1, .mem = WEFT_MEM_HOST});
+}
+
+/* A GPU's part goes to another rank by way of the host: it may still be copied
+ * when its member has begun the next instruction. */
+static void test_staged(void)
+{
+    enum { BLOCK = 2 << 20 };
+    weft_recording_init(&r);
+    r.n_gpus = 2;
+    r.places_per_rank = 2;
+    weft_recording_gang_begin(&r, NULL);
+    int32_t part = tile(0, 100), got = tile(2, 100);
+    int32_t from = on_host(0), to = on_host(2);
+    task("part", 0, 1);
+    weft_recording_access(&r, part, WRITE);
+    task("open", 2, 1);
+    weft_recording_access(&r, got, WRITE);
+    copy_at(0, part, from);
+    message(from, to, 2);
+    copy_at(2, to, got);
+    task("join", 2, 2);
+    weft_recording_access(&r, got, READ);
+    const int32_t tiles[] = {part, got, from, to};
+    for (int i = 0; i < 4; i++)
+        weft_recording_release_tile(&r, tiles[i]);
+    weft_recording_gang_end(&r, "layer", -1, NULL);
+    REQUIRE(r.n_gangs == 2);
+    CHECK_INT(taken(r.gang[0].temps, WEFT_REC_OWN, WEFT_REC_SENT), BLOCK);
+    CHECK_INT(taken(r.gang[0].temps, WEFT_REC_OWN, WEFT_REC_KEPT), 0);
+    CHECK_INT(taken(r.gang[1].temps, WEFT_REC_OWN, WEFT_REC_KEPT), BLOCK);
+    weft_recording_release(&r);
+}
+
 /* ---- Patterns ---------------------------------------------------------- */
 
 /* An instruction that uses its tiles at places p and p + 1. */
@@ -371,4 +471,5 @@ static void test_left_out(void)
 WEFT_TESTS("plan/recording_gang", {"test_members", test_members},
            {"test_within", test_within}, {"test_apart", test_apart},
            {"test_micro_batches", test_micro_batches},
+           {"test_chunks", test_chunks}, {"test_staged", test_staged},
            {"test_again", test_again}, {"test_left_out", test_left_out})

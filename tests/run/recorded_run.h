@@ -19,13 +19,16 @@ struct layout {
     const char *word[MOST_WORDS];
 };
 
+/* Whether the GPUs of a rank may not use one another's memory. */
+static bool gpus_apart;
+
 static struct weft_config config;
 static struct weft_plan plan;
 
 static struct weft_trainer *describe(const struct layout *l)
 {
     struct weft_g_job job = {l->n_ranks, l->n_devices, l->place_per_device, 0,
-                             false};
+                             gpus_apart};
     struct weft_trainer *t;
     struct weft_err err;
     const char *word[MOST_WORDS + 3] = {
@@ -38,7 +41,7 @@ static struct weft_trainer *describe(const struct layout *l)
     REQUIRE_OK(weft_run_config_read(fixture.config, n, word, &config, &err),
                err);
     if (config.runtime.devices == WEFT_ON_GPUS)
-        job.n_gpus = job.n_devices;
+        job.n_gpus = job.n_devices - 1; /* and a CPU */
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
     plan = t->plan; /* ours */
     return t;
