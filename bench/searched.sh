@@ -5,10 +5,11 @@
 # `make bench-searched`: the layouts of RLHFuse's models (table 3; generation and
 # inference by tp in a node) beside plans that a search finds in so many seconds
 # (120), as ReaL's would, on RLHFuse's 256 GPUs: seconds of an iteration, as
-# simulated with graphs on GPUs (doc/simulate.md). "apart": without fusion, where
-# a critic may train beside the next generation; "inter": the last samples move;
-# "both": training is fused, too. 512 samples, prompts of 256 tokens, responses
-# lognormal:200:0.8 cut at MAX_NEW_TOKENS (1024), mini-batches of 64.
+# simulated with graphs on GPUs (doc/simulate.md); -: there was no time to.
+# "apart": without fusion, where a critic may train beside the next generation;
+# "inter": the last samples move; "both": training is fused, too. 512 samples,
+# prompts of 256 tokens, responses lognormal:200:0.8 cut at MAX_NEW_TOKENS
+# (1024), mini-batches of 64.
 set -eu
 weft=$WEFT_BUILDDIR/weft
 cluster=$WEFT_SRCDIR/examples/clusters/rlhfuse_hopper.yaml
@@ -118,7 +119,8 @@ for pair in 13B/33B 33B/13B 33B/65B 65B/33B; do
         printf ' %8.2f' "$(seconds $fusion)"
     done
     weft plan --search --time-limit "${1:-120}" -o found.json >found
-    sed -n 's/.*model, \([0-9.]*\) s simulated.*/\1/p
-        /^inter-stage fusion is taken/s/:.*//p' found |
-        awk '{ printf NR == 1 ? "   %8.2f" : "  (%s)", $0 } END { print "" }'
+    awk '/ s an iteration within the model, not simulated/ { found = "-" }
+        / s simulated as a whole/ { found = $8 }
+        /^inter-stage fusion is taken/ { also = "  (samples move)" }
+        END { printf "   %8s%s\n", found, also }' found
 done
