@@ -201,7 +201,8 @@ static void read_instructions(const struct pair *p, int32_t n_places,
         const int kinds = WEFT_REC_N_BEGINS * WEFT_REC_N_ENDS;
         const int each = WEFT_REC_SLOTS + 1;
         for (int x = 0; x < kinds * each; x++)
-            at->bytes[x % each] += x % each < WEFT_REC_SLOTS ? bytes[x] : 0;
+            if (x % each < WEFT_REC_SLOTS) /* the last counts all */
+                at->bytes[x % each] += bytes[x];
         at->n_tasks += gang->n_expanded;
         at->received += gang->received_bytes;
         note_position(at, t);
