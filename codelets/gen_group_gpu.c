@@ -16,10 +16,11 @@
  *   other: only for kernels and copies before it, which end.
  * - Bodies meet before they put any of these kernels on their streams, those of
  *   a chunk each time. What may wait for a GPU, or for another thread, is done
- *   before: memory is allocated, products are chosen, a graph is captured (which
- *   keeps those off who wait for a whole GPU: rt/card.c). What follows are
- *   launches alone. So a thread that waits for a GPU, as the first member of a
- *   chunk does, waits for kernels that are there, or that come whatever it does.
+ *   before: memory is allocated, products are chosen, a graph is captured
+ *   (which keeps those off who wait for a whole GPU: rt/card.c). What follows
+ *   are launches alone. So a thread that waits for a GPU, as the first member
+ *   of a chunk does, waits for kernels that are there, or that come whatever it
+ *   does.
  * - A meeting is one warp that needs no other of its GPU, so it finds room
  *   beside what copiers and other streams do.
  * - A member that cannot launch ends the others' meetings, and a meeting that

@@ -145,9 +145,9 @@ static int32_t share_of(const struct set *s, int32_t n, int32_t instances)
                                 s->p->t->config.rollout.slots);
 }
 
-/* Deals samples to instances as a run does: equal shares, one after another, as
- * far as slots last. One that waits begins in the slot that is free first, in
- * steps. */
+/* Deals samples to instances as a run does (replica_of() in run/tail.c): equal
+ * shares, one after another, as far as slots last. One that waits begins in
+ * the slot that is free first, in steps. */
 static int deal(const struct set *s, const struct generated *g,
                 struct weft_err *err)
 {

@@ -153,8 +153,8 @@ static int read_some_lengths(struct weft_simulation *s, int32_t iteration,
     return rc;
 }
 
-/* Responses are as long as they were in the run, or else can be. None is
- * replaced, as that depends on scores. */
+/* Responses are as long as they were in the run, or else as the options give
+ * or draw them. None is replaced, as that depends on scores. */
 static int give_lengths(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_trainer *t = s->t;
