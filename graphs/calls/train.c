@@ -11,7 +11,10 @@
  *               +       +          then the replicas' roots: (0+1) + (2+3)
  *
  * From ZeRO 2 on, a replica with several leaves sends each of them to the
- * owners of its shards as soon as it is finished.
+ * owners of its shards before it begins the next one, together with those that
+ * other replicas have finished by then. An owner adds what it receives in the
+ * order of submission: were a leaf sent as soon as it is finished, an owner
+ * would wait for it before it ends its own.
  */
 #include <string.h>
 
@@ -167,20 +170,32 @@ static void share(struct weft_g_step *b, int32_t d,
                          bundle->layer);
 }
 
+/* Sends leaves of all replicas' stages that wait, in the order of replicas,
+ * which bounds how many wait at an owner. */
+static void send_leaves(struct weft_g_step *b, int32_t stage)
+{
+    for (int32_t d = 0; d < b->m->home.plan.dp; d++) {
+        struct worker *w = &b->replica[d].worker[stage];
+        for (int32_t i = 0; i < w->n_roots; i++) {
+            weft_g_update_give(b->update, d, stage, w->root[i].lo, 1,
+                               w->root[i].set, true);
+            w->free_set[w->n_free++] = w->root[i].set;
+        }
+        w->n_roots = 0;
+    }
+}
+
 static void push_root(struct weft_g_step *b, int32_t d, int32_t stage,
                       struct root leaf)
 {
     struct worker *w = &b->replica[d].worker[stage];
-    /* A replica's only leaf is sent when all replicas' roots are, in the order
-     * of replicas, which bounds how many wait at an owner. */
-    if (b->m->home.plan.zero >= 2 && b->replica[d].leaves.n > 1) {
-        weft_g_update_give(b->update, d, stage, leaf.lo, 1, leaf.set, true);
-        if (leaf.set)
-            w->free_set[w->n_free++] = leaf.set;
+    bool sent = b->m->home.plan.zero >= 2;
+    if (sent && !leaf.set) {
+        weft_g_update_give(b->update, d, stage, leaf.lo, 1, NULL, false);
         return;
     }
     w->root[w->n_roots++] = leaf;
-    while (w->n_roots >= 2) {
+    while (w->n_roots >= 2 && !sent) {
         struct root *l = &w->root[w->n_roots - 2], *r = l + 1;
         if (l->size != r->size || l->lo % (2 * l->size) != 0)
             break;
@@ -261,6 +276,8 @@ static void submit_backward(struct weft_g_step *b,
 {
     struct worker *w = &b->replica[u->dp].worker[u->stage];
     if (!w->set) {
+        if (w->n_free == 0)
+            send_leaves(b, u->stage);
         weft_assert(w->n_free > 0);
         w->set = w->free_set[--w->n_free];
         for_each_bundle(b, u->dp, u->stage, w->set, "zero", zero);
