@@ -83,6 +83,43 @@ static struct buffer *buffer_of(const struct weft_g_gather *g,
     return &g->buffer[at * N_BUFFERS + which];
 }
 
+/* The owners' pieces of a whole tile (weft_g_owned_pieces()). A tied embedding
+ * is made of the head's. */
+struct pieces {
+    int32_t n;
+    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
+    struct weft_tile *tile[WEFT_G_MAX_PIECES];
+    size_t at[WEFT_G_MAX_PIECES];
+};
+
+static void pieces_get(const struct weft_g_model *m, enum weft_tile_kind kind,
+                       int32_t layer, int32_t block, struct pieces *out)
+{
+    out->n = weft_g_owned_pieces(m, kind, layer, block, out->piece, out->tile,
+                                 out->at);
+}
+
+static bool has_whole(const struct weft_g_model *m, enum weft_tile_kind kind,
+                      const struct pieces *p, int32_t place)
+{
+    bool tied = m->shape.tied && kind == WEFT_TILE_EMBED;
+    return p->n == 1 && p->piece[0].place == place && !tied;
+}
+
+/* Whether a place has what would come to a buffer: then it does of all layers,
+ * which are cut alike. */
+static bool is_needless(const struct weft_g_model *m,
+                        const struct weft_g_stage *stage, int32_t which,
+                        int32_t place, int32_t block)
+{
+    enum weft_tile_kind kind = block >= 0    ? kind_of(which)
+                             : which == HEAD ? WEFT_TILE_FINAL
+                                             : WEFT_TILE_NORMS;
+    struct pieces p;
+    pieces_get(m, kind, stage->first, block >= 0 ? block : 0, &p);
+    return has_whole(m, kind, &p, place);
+}
+
 struct creation {
     struct weft_g_gather *gather;
     struct weft_err *err;
@@ -99,7 +136,9 @@ static int create(void *arg, const struct weft_g_stage *stage, int32_t which,
                               place};
     struct weft_tile **slot = block < 0 ? &b->fwd[place].norms
                                         : &b->fwd[place].block[block];
-    int rc = weft_tile_create(m->rt, &id, WEFT_MEM_WEIGHTS, fwd_bytes, slot,
+    int rc = 0;
+    if (!is_needless(m, stage, which, place, block))
+        rc = weft_tile_create(m->rt, &id, WEFT_MEM_WEIGHTS, fwd_bytes, slot,
                               c->err);
     if (rc || bwd_bytes == 0)
         return rc;
@@ -187,29 +226,24 @@ void weft_g_gather_free(struct weft_g_gather *g)
 
 /* ---- Gathering --------------------------------------------------------- */
 
-/* Returns a whole tile at `place`: the place's own if it owns all of it, else
- * the buffer, to which the owners' pieces are copied. A tied embedding is made
- * of the head's pieces. */
+/* Returns a whole tile at `place`: the place's own if it has all of it, else
+ * the buffer, to which the owners' pieces are copied. */
 static struct weft_tile *fetch(struct weft_g_gather *g,
                                const struct weft_g_pass *pass,
                                enum weft_tile_kind kind, int32_t layer,
                                int32_t block, struct weft_tile *buffer,
                                int32_t place)
 {
-    const struct weft_g_model *m = g->model;
-    bool tied = m->shape.tied && kind == WEFT_TILE_EMBED;
-    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
-    struct weft_tile *tile[WEFT_G_MAX_PIECES];
-    size_t at[WEFT_G_MAX_PIECES];
+    struct pieces p;
     struct weft_where where = pass->where;
-    int32_t n = weft_g_owned_pieces(m, kind, layer, block, piece, tile, at);
+    pieces_get(g->model, kind, layer, block, &p);
     where.device = -1;
     where.position = 0;
-    if (n == 1 && piece[0].place == place && !tied)
-        return tile[0];
-    weft_insert_cut(pass->seq, &where, buffer, n, at);
-    for (int32_t i = 0; i < n; i++)
-        weft_insert_copy(pass->seq, &where, tile[i],
+    if (has_whole(g->model, kind, &p, place))
+        return p.tile[0];
+    weft_insert_cut(pass->seq, &where, buffer, p.n, p.at);
+    for (int32_t i = 0; i < p.n; i++)
+        weft_insert_copy(pass->seq, &where, p.tile[i],
                          weft_tile_part(buffer, i));
     return buffer;
 }

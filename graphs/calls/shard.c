@@ -68,17 +68,20 @@ static struct position position_of(const struct weft_shape *s,
     if (p.stage == last)
         head = elements_of(home, row, WEFT_TILE_HEAD, range.first, end)
              + (norms ? elements_of(home, row, WEFT_TILE_FINAL, 0, 1) : 0);
-    size_t layers = one
-                  * n_layers(home, first_layer,
-                             home->first_layer[p.stage + 1]);
-    bool apart = s->tied && is_head; /* a tied head is a row of its own */
-    p.total = apart ? head : embed + layers + (s->tied ? 0 : head);
-    if (is_head)
-        p.begin = apart ? 0 : embed + layers;
-    else if (kind != WEFT_TILE_EMBED)
-        p.begin = embed + one * n_layers(home, first_layer, layer);
-    if (!is_head && kind != WEFT_TILE_EMBED)
-        p.times = n_layers(home, layer, layer + 1);
+    bool is_embed = kind == WEFT_TILE_EMBED;
+    if (home->plan.zero >= 3 || (s->tied && is_head)) {
+        p.total = is_head ? head : is_embed ? embed : one;
+    } else {
+        size_t layers = one
+                      * n_layers(home, first_layer,
+                                 home->first_layer[p.stage + 1]);
+        p.total = embed + layers + (s->tied ? 0 : head);
+        p.begin = is_embed ? 0
+                : is_head  ? embed + layers
+                           : embed + one * n_layers(home, first_layer, layer);
+        if (!is_head && !is_embed)
+            p.times = n_layers(home, layer, layer + 1);
+    }
     p.begin += p.times
              * (is_norms ? elements_of(
                     home, row, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,

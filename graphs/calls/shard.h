@@ -10,7 +10,9 @@
  *     owners    | place 0    | place 1    | place 2     | place 3       |
  *
  * With ZeRO a place holds the optimizer state (and weights) of its range
- * alone. A tied embedding has no optimizer state, and its gradient is added to
+ * alone. With ZeRO 3 the embedding, each layer and the head are rows of their
+ * own, as all places gather one layer at a time: each sends an equal part of it.
+ * A tied embedding has no optimizer state, and its gradient is added to
  * the head's. So it is divided as the head is, among the last stage's places.
  * As places hold two gradients for one state of a tied head, it is a row of
  * its own, and each place owns an equal share of it.

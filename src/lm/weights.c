@@ -79,14 +79,15 @@ static void places_release(struct places *p)
     weft_free(p->move);
 }
 
-/* The places of so many replicas' members that have a block of a stage, each
+/* The places of some replicas' members that have a block of a stage, each
  * once. */
 static int32_t list(struct places *p, const struct weft_g_layout *l,
-                    int32_t n_dp, int32_t stage, int32_t block, int32_t *out)
+                    struct weft_range replicas, int32_t stage, int32_t block,
+                    int32_t *out)
 {
     int32_t n = 0;
     p->n_lists++;
-    for (int32_t i = 0; i < n_dp; i++)
+    for (int32_t i = replicas.first; i < weft_range_end(replicas); i++)
         for (int32_t k = 0; k < l->plan.tp; k++) {
             const struct weft_g_member *m = weft_g_layout_member(l, i, stage,
                                                                  k);
@@ -108,20 +109,45 @@ static int32_t n_common(const struct weft_g_layout *a, int32_t stage_a,
          - weft_max32(a->first_layer[stage_a], b->first_layer[stage_b]);
 }
 
-/* The block of the layers that two stages have in common. What ZeRO has cut is
- * taken to lie at the first replica. */
+struct block {
+    int32_t from, to; /* the stages that have it */
+    int32_t number;
+    double bytes; /* in all layers that these have in common */
+};
+
+/* Moves a part of a block that some replicas have. */
 static void move(struct copies *c, struct places *p,
-                 const struct weft_g_layout *home, int32_t from,
-                 const struct weft_g_layout *layout, int32_t to,
-                 int32_t block, double bytes)
+                 const struct weft_g_layout *home, struct weft_range replicas,
+                 const struct weft_g_layout *layout, const struct block *b,
+                 double part)
 {
-    p->n_have = list(p, home, home->plan.zero >= 3 ? 1 : home->plan.dp, from,
-                     block, p->have);
-    p->n_want = list(p, layout, layout->plan.dp, to, block, p->want);
+    p->n_have = list(p, home, replicas, b->from, b->number, p->have);
+    p->n_want = list(p, layout, (struct weft_range){0, layout->plan.dp},
+                     b->to, b->number, p->want);
     int32_t n = weft_plan_moves(p->node, p->n_have, p->have, p->n_want,
-                                p->want, bytes, p->load, p->move);
+                                p->want, part * b->bytes, p->load, p->move);
     for (int32_t i = 0; i < n; i++)
-        copy(c, p->move[i].from, p->move[i].to, bytes);
+        copy(c, p->move[i].from, p->move[i].to, part * b->bytes);
+}
+
+/* With ZeRO 3 replicas have equal parts of a tp member's blocks, in order
+ * (graphs/calls/shard.h): the block is the i-th of n. */
+static void move_parts(struct copies *c, struct places *p,
+                       const struct weft_g_layout *home,
+                       const struct weft_g_layout *layout,
+                       const struct block *b)
+{
+    const struct weft_g_member *m = weft_g_layout_member(home, 0, b->from, 0);
+    while (b->number >= weft_range_end(m->blocks))
+        m++;
+    int32_t i = b->number - m->blocks.first, n = m->blocks.n;
+    int32_t dp = home->plan.dp;
+    for (int32_t r = i * dp / n; r * n < (i + 1) * dp; r++) {
+        int32_t begin = weft_max32(r * n, i * dp);
+        int32_t end = weft_min32((r + 1) * n, (i + 1) * dp);
+        move(c, p, home, (struct weft_range){r, 1}, layout, b,
+             (double) (end - begin) / dp);
+    }
 }
 
 static double all_bytes(const struct weft_shape *shape)
@@ -150,8 +176,14 @@ int weft_weights_move_s(const struct weft_costs *costs,
     for (int32_t a = 0; a < home->plan.pp && !rc; a++)
         for (int32_t b = 0; b < layout->plan.pp; b++) {
             int32_t n = n_common(home, a, layout, b);
-            for (int32_t k = 0; k < shape->n_blocks && n > 0; k++)
-                move(&c, &p, home, a, layout, b, k, n * each);
+            for (int32_t k = 0; k < shape->n_blocks && n > 0; k++) {
+                const struct block block = {a, b, k, n * each};
+                if (home->plan.zero >= 3)
+                    move_parts(&c, &p, home, layout, &block);
+                else
+                    move(&c, &p, home, (struct weft_range){0, home->plan.dp},
+                         layout, &block, 1);
+            }
         }
     if (!rc)
         *out = c.most_s;

@@ -178,32 +178,36 @@ static double bytes_of(const struct described_run *d, enum weft_mem_class c)
     return sum;
 }
 
-/* f32, in so many copies: gradients of one group, two moments, and the weights;
- * the critic's score, too, which is among its weights anyway. */
+/* f32, in so many copies: gradients of one group, two moments, and the weights
+ * more than with adapters of rank `less`; the critic's score, too, which is among
+ * its weights anyway. */
 static void check_bytes(const char *layout, int n_devices, double rank,
-                        double gradients, double states, double weights)
+                        double less, double gradients, double states,
+                        double weights)
 {
     const struct weft_g_job job = {1, n_devices, true, 0, false};
-    char actor[40], critic[40], groups[40];
+    char actor[40], critic[40], actor_less[40], critic_less[40], groups[40];
     const char *word[] = {layout, actor, critic, groups, NULL};
-    const char *none[] = {layout, groups, NULL};
-    struct described_run d, full;
+    const char *other[] = {layout, actor_less, critic_less, groups, NULL};
+    struct described_run d, l;
     double each = rank * (whole() + cut());
     snprintf(actor, sizeof actor, "actor.lora_rank=%g", rank);
     snprintf(critic, sizeof critic, "critic.lora_rank=%g", rank);
+    snprintf(actor_less, sizeof actor_less, "actor.lora_rank=%g", less);
+    snprintf(critic_less, sizeof critic_less, "critic.lora_rank=%g", less);
     snprintf(groups, sizeof groups, "numerics.gradient_groups=%g", gradients);
     describe(&job, word, &d);
-    describe(&job, none, &full);
+    describe(&job, other, &l);
     check_near("gradients", bytes_of(&d, WEFT_MEM_GRADIENTS),
                4 * gradients * (2 * each + H));
     check_near("optimizer", bytes_of(&d, WEFT_MEM_OPTIMIZER),
                2 * 4 * states * (2 * each + H));
     check_near("weights",
                bytes_of(&d, WEFT_MEM_WEIGHTS)
-                   - bytes_of(&full, WEFT_MEM_WEIGHTS),
-               4 * weights * 2 * each);
+                   - bytes_of(&l, WEFT_MEM_WEIGHTS),
+               4 * weights * 2 * (rank - less) * (whole() + cut()));
     forget_run(&d);
-    forget_run(&full);
+    forget_run(&l);
 }
 
 /* The memory plan of such a run, which is saved in the end, too. */
@@ -255,13 +259,14 @@ static void test_bytes(void)
 {
     static const double rank[] = {1, 16, 33};
     for (size_t i = 0; i < WEFT_COUNT(rank); i++) {
-        check_bytes("layout=dp1", 1, rank[i], 1, 1, 1);
-        check_bytes("layout=dp2", 2, rank[i], 2, 2, 2);
-        check_bytes("layout=dp2,zero=1", 2, rank[i], 2, 1, 2);
-        check_bytes("layout=dp2,zero=2", 2, rank[i], 2, 1, 2);
-        /* divided, and in buffers for the two layers of each replica */
-        check_bytes("layout=dp2,zero=3", 2, rank[i], 2, 1, 1 + 2);
-        check_bytes("layout=pp2", 2, rank[i], 1, 1, 1);
+        check_bytes("layout=dp1", 1, rank[i], 0, 1, 1, 1);
+        check_bytes("layout=dp2", 2, rank[i], 0, 2, 2, 2);
+        check_bytes("layout=dp2,zero=1", 2, rank[i], 0, 2, 1, 2);
+        check_bytes("layout=dp2,zero=2", 2, rank[i], 0, 2, 1, 2);
+        /* divided, and in buffers for the two layers of each replica; without
+         * adapters blocks that a replica has all of need none */
+        check_bytes("layout=dp2,zero=3", 2, rank[i], 2, 2, 1, 1 + 2);
+        check_bytes("layout=pp2", 2, rank[i], 0, 1, 1, 1);
     }
 }
 

@@ -103,25 +103,16 @@ static void set_shares(const struct weft_pricer *p, struct weft_trainer *t)
 /* Gives each member of a tp group one tensor block: all that it has of a layer
  * is then in one tile. Its bytes and operations are the same, as long as no two
  * blocks have the same KV rows. But where replicas on several nodes hide their
- * sums of gradients behind layers, and where weights come from the host, tiles
- * are the pieces in which they pass. */
+ * sums of gradients behind layers, and where weights come from the host or from
+ * other replicas (ZeRO 3), tiles are the pieces in which they pass. */
 static void join_blocks(const struct weft_pricer *p,
                         const struct weft_call_plan *at, bool exchanges,
                         struct weft_shape *s)
 {
     bool apart = s->n_kv_heads % s->n_blocks == 0;
     if (!p->options->costs && apart && !exchanges && !at->offload
-        && s->n_blocks % at->tp == 0)
+        && at->zero < 3 && s->n_blocks % at->tp == 0)
         (void) weft_shape_partition(s, at->tp, NULL);
-}
-
-/* The next power of two, which numbers of gradient groups are. */
-static int32_t power_of_two(int32_t n)
-{
-    int32_t power = 1;
-    while (power < n)
-        power *= 2;
-    return power;
 }
 
 /* The run of the corner, with all that it borrows from the whole one. */
@@ -152,8 +143,8 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     c->rollout.prompts = weft_price_part(c->rollout.prompts, at.dp,
                                          whole->dp);
     c->train.batch = weft_price_part(c->train.batch, at.dp, whole->dp);
-    c->numerics.gradient_groups = power_of_two(
-        weft_price_part(c->numerics.gradient_groups, at.dp, whole->dp));
+    c->numerics.gradient_groups = weft_price_part(c->numerics.gradient_groups,
+                                                  at.dp, whole->dp);
     t->settings.mini_batches = z->steps;
     if (c->train.mini_batches_ahead == 0)
         c->train.mini_batches_ahead = z->steps; /* for their lots */
