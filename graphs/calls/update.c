@@ -77,6 +77,27 @@ struct weft_where weft_g_update_turn(const struct weft_g_update *u,
     return where;
 }
 
+struct weft_range weft_g_update_of_rank(const struct weft_g_update *u,
+                                        struct weft_g_places places,
+                                        int32_t first)
+{
+    int32_t rank = weft_rt_place_rank(u->m->rt, places.at[first]), n = 1;
+    while (first + n < places.n
+           && weft_rt_place_rank(u->m->rt, places.at[first + n]) == rank)
+        n++;
+    return (struct weft_range){first, n};
+}
+
+int32_t weft_g_update_relay(const struct weft_g_update *u,
+                            const struct weft_g_shard *shard,
+                            struct weft_g_places places, struct weft_range of)
+{
+    const struct weft_rt *rt = u->m->rt;
+    bool own = weft_rt_place_rank(rt, places.at[of.first])
+            == weft_rt_place_rank(rt, shard->place);
+    return own || of.n == 1 ? -1 : places.at[of.first + shard->place % of.n];
+}
+
 void weft_g_for_each_slot(struct weft_layer_tiles *a,
                           struct weft_layer_tiles *b, weft_g_slot_fn visit,
                           void *arg)
@@ -113,7 +134,7 @@ static void copy_slot(void *arg, struct weft_tile **from,
                       struct weft_tile **to)
 {
     const struct weft_g_update *u = arg;
-    if (*to)
+    if (*to && *to != *from)
         weft_insert_copy(u->seq, &u->pass.where, *from, *to);
 }
 
@@ -159,16 +180,15 @@ struct weft_layer_tiles weft_g_temp_like(struct weft_g_update *u,
     return out;
 }
 
-/* Copies a shard's gradient to temporary tiles at its owner's place. */
+/* Copies a shard's gradient to temporary tiles at a place. */
 static struct weft_layer_tiles copies_at(struct weft_g_update *u,
-                                         const struct weft_g_shard *shard,
+                                         const struct weft_g_bundle *b,
+                                         int32_t place,
                                          struct weft_layer_tiles from)
 {
     struct weft_layer_tiles out = weft_g_temp_like(
-        u, "gradient", WEFT_MEM_GRADIENTS, shard->bundle.layer, shard->place,
-        from);
-    struct weft_where where = weft_g_update_turn(u, &shard->bundle,
-                                                 shard->place);
+        u, "gradient", WEFT_MEM_GRADIENTS, b->layer, place, from);
+    struct weft_where where = weft_g_update_turn(u, b, place);
     weft_insert_open_group(u->seq, &where, NULL, NULL, &out);
     weft_g_copy_tiles(u, from, out);
     return out;
@@ -270,7 +290,7 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
     weft_gang_end(u->m->rt, "grad_add", -1, NULL);
 }
 
-/* Adds two siblings of the tree, and releases the right one. */
+/* Adds two siblings of the tree at one place, and releases the right one. */
 static struct weft_g_node join(struct weft_g_update *u,
                                const struct weft_g_shard *shard,
                                struct weft_g_node left,
@@ -281,7 +301,7 @@ static struct weft_g_node join(struct weft_g_update *u,
     out.size = 2 * left.size;
     if (left.any && right.any) {
         struct weft_where where = weft_g_update_turn(u, &shard->bundle,
-                                                     shard->place);
+                                                     left.place);
         weft_insert_grad_add(u->seq, &where, &left.tiles, &right.tiles);
         if (right.temp)
             weft_g_tiles_release(&right.tiles);
@@ -289,14 +309,14 @@ static struct weft_g_node join(struct weft_g_update *u,
     return out;
 }
 
-/* Joins siblings as long as there are any. */
+/* Joins siblings at one place as long as there are any. */
 static void join_siblings(struct weft_g_update *u, struct weft_g_owned *o)
 {
     for (int32_t i = 0; i < o->n; i++)
         for (int32_t k = 0; k < o->n; k++) {
             struct weft_g_node *l = &o->node[i], *r = &o->node[k];
             if (l->size != r->size || l->lo + l->size != r->lo
-                || l->lo % (2 * l->size) != 0)
+                || l->lo % (2 * l->size) != 0 || l->place != r->place)
                 continue;
             *l = join(u, &o->shard, *l, *r);
             o->node[k] = o->node[--o->n];
@@ -305,24 +325,47 @@ static void join_siblings(struct weft_g_update *u, struct weft_g_owned *o)
         }
 }
 
+/* Those of places that are of the same rank as one of them. */
+static struct weft_range rank_of(const struct weft_g_update *u,
+                                 struct weft_g_places places, int32_t place)
+{
+    int32_t i = 0;
+    for (;;) {
+        struct weft_range of = weft_g_update_of_rank(u, places, i);
+        for (; i < weft_range_end(of); i++)
+            if (places.at[i] == place)
+                return of;
+    }
+}
+
 void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
                         int32_t lo, int32_t size,
                         const struct weft_params *set, bool reused)
 {
-    for (int32_t i = 0; i < u->n; i++) {
+    struct weft_g_places places = {0, NULL};
+    struct weft_range rank = {0, 0};
+    for (int32_t i = 0, tp = -1; i < u->n; i++) {
         struct weft_g_owned *o = &u->owned[i];
         const struct weft_g_bundle *b = &o->shard.bundle;
         if (weft_g_bundle_stage(u->m, b) != stage)
             continue;
-        struct weft_g_node node = {
-            lo, size, set != NULL, false, {.norms = NULL}};
         int32_t place =
             weft_g_layout_member(&u->m->home, dp, stage, b->tp)->place;
+        if (b->tp != tp) {
+            places = weft_g_layout_places(&u->m->home, stage, tp = b->tp);
+            rank = rank_of(u, places, place);
+        }
+        int32_t relay = weft_g_is_tied_embed(u, b)
+                          ? -1 /* it is added at places of the head */
+                          : weft_g_update_relay(u, &o->shard, places, rank);
+        struct weft_g_node node = {
+            lo,          size,  relay >= 0 ? relay : o->shard.place,
+            set != NULL, false, {.norms = NULL}};
         if (set) {
             node.tiles = weft_g_shard_parts(u->m, &o->shard, set);
-            node.temp = place != o->shard.place || reused;
+            node.temp = place != node.place || reused;
             if (node.temp)
-                node.tiles = copies_at(u, &o->shard, node.tiles);
+                node.tiles = copies_at(u, b, node.place, node.tiles);
         }
         weft_assert(o->n < u->n_nodes);
         o->node[o->n++] = node;
@@ -331,6 +374,50 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
     for (int32_t i = 0; i < u->n; i++)
         if (weft_g_bundle_stage(u->m, &u->owned[i].shard.bundle) == stage)
             join_siblings(u, &u->owned[i]);
+}
+
+/* A sum in temporary tiles that is being brought to its shard's owner. */
+struct left {
+    const struct weft_g_bundle *bundle;
+    int32_t place;
+    struct weft_layer_tiles tiles;
+};
+
+/* When all groups were given, the sums of other ranks come to the owners. Where
+ * they were, the next tasks wait until all have come (close_sum()). */
+static void bring_sums(struct weft_g_update *u)
+{
+    size_t n = 0;
+    for (int32_t i = 0; i < u->n; i++)
+        n += (size_t) u->owned[i].n;
+    struct left *left = weft_alloc(n, sizeof *left);
+    n = 0;
+    for (int32_t i = 0; i < u->n && left; i++) {
+        struct weft_g_owned *o = &u->owned[i];
+        for (int32_t k = 0; k < o->n; k++) {
+            struct weft_g_node *node = &o->node[k];
+            if (node->any && node->place != o->shard.place) {
+                if (node->temp)
+                    left[n++] = (struct left){&o->shard.bundle, node->place,
+                                              node->tiles};
+                node->tiles = copies_at(u, &o->shard.bundle, o->shard.place,
+                                        node->tiles);
+                node->temp = true;
+            }
+            node->place = o->shard.place;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct weft_where where = weft_g_update_turn(u, left[i].bundle,
+                                                     left[i].place);
+        weft_insert_open_group(u->seq, &where, NULL, NULL, &left[i].tiles);
+        weft_g_tiles_release(&left[i].tiles);
+    }
+    if (!left)
+        weft_seq_fail(u->seq, WEFT_ENOMEM, "out of memory for gradients");
+    weft_free(left);
+    for (int32_t i = 0; i < u->n; i++)
+        join_siblings(u, &u->owned[i]);
 }
 
 /* ---- Norm -------------------------------------------------------------- */
@@ -436,6 +523,7 @@ static void close_sum(struct weft_g_update *u, struct weft_g_owned *o)
 
 struct weft_tile *weft_g_update_finish(struct weft_g_update *u)
 {
+    bring_sums(u);
     for (int32_t i = 0; i < u->n; i++)
         weft_assert(u->owned[i].n == 1 && u->owned[i].node[0].any);
     add_tied(u);

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From the gradients of gradient groups to updated weights: the tree over
- * groups, each shard (graphs/shard.h) of which is added at its owner's place;
- * the norm; AdamW; and copying the published weights to all replicas.
+ * groups, each shard (graphs/calls/shard.h) of which is added at its owner's
+ * place; the norm; AdamW; and copying the published weights to all replicas.
+ *
+ * A rank other than the owner's that has several places adds its replicas'
+ * groups at one of them first, and sends the sums when all groups were given.
+ * New weights come to it once, too, and go from place to place there. So what
+ * passes between ranks does not grow with the replicas of a rank:
+ *
+ *     rank 0                rank 1
+ *     groups 0, 1 -> owner  groups 2, 3 -> relay -> owner
+ *     other places <- owner                owner -> relay -> other places
  */
 #ifndef WEFT_CALLS_UPDATE_H
 #define WEFT_CALLS_UPDATE_H

@@ -7,9 +7,9 @@
 #include "graphs/calls/update.h"
 
 /* A node of the tree over groups: the sum over groups lo .. lo + size - 1 of a
- * shard's gradient, at its owner's place. */
+ * shard's gradient, at a place. */
 struct weft_g_node {
-    int32_t lo, size;
+    int32_t lo, size, place;
     bool any;  /* false: the groups have no samples and no tiles */
     bool temp; /* the tiles are temporary and belong to the node */
     struct weft_layer_tiles tiles;
@@ -57,6 +57,20 @@ struct weft_where weft_g_update_at(const struct weft_g_update *update,
 struct weft_where weft_g_update_turn(const struct weft_g_update *update,
                                      const struct weft_g_bundle *bundle,
                                      int32_t place);
+
+/* Those of places that are of one rank and follow one another, from number
+ * `first` on. */
+struct weft_range weft_g_update_of_rank(const struct weft_g_update *update,
+                                        struct weft_g_places places,
+                                        int32_t first);
+/* The place of another rank through which all passes between a shard's owner
+ * and the rank's `of` places, so that it passes between ranks once; -1: it has
+ * none, as it is the owner's rank or has no other place. Owners of one rank
+ * have each its own where there are as many. */
+int32_t weft_g_update_relay(const struct weft_g_update *update,
+                            const struct weft_g_shard *shard,
+                            struct weft_g_places places,
+                            struct weft_range of);
 
 typedef void (*weft_g_slot_fn)(void *arg, struct weft_tile **a,
                                struct weft_tile **b);

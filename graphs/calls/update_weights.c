@@ -90,38 +90,80 @@ static void update_shard(struct weft_g_update *u, int32_t i,
           &fwd);
 }
 
-/* Copies the sum of a shard's tile to its part of a whole gradient tile. */
-static void copy_sum(void *arg, struct weft_tile **sum,
-                     struct weft_tile **part)
+/* ---- From an owner to all places ------------------------------------- */
+
+typedef void (*spread_fn)(struct weft_g_update *u,
+                          const struct weft_g_owned *owned, int32_t from,
+                          int32_t to);
+
+/* Calls copy for every place that what an owner has is copied to, from which
+ * place: it comes to a rank once. */
+static void spread(struct weft_g_update *u, const struct weft_g_owned *o,
+                   struct weft_g_places places, spread_fn copy)
 {
-    const struct weft_g_update *u = arg;
-    struct weft_where where = u->pass.where;
-    if (*part != *sum)
-        weft_insert_copy(u->seq, &where, *sum, *part);
+    for (int32_t i = 0; i < places.n;) {
+        struct weft_range of = weft_g_update_of_rank(u, places, i);
+        int32_t owner = o->shard.place;
+        int32_t from = weft_g_update_relay(u, &o->shard, places, of);
+        if (from >= 0)
+            copy(u, o, owner, from);
+        else
+            from = owner;
+        for (; i < weft_range_end(of); i++)
+            if (places.at[i] != from)
+                copy(u, o, from, places.at[i]);
+    }
 }
 
-/* The whole gradient of a bundle at a place that updates all of it: where it
- * lies already, or in the accumulators of one of the place's replicas, whose
- * own gradient was added to the sum and is no longer needed. */
-static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
-                                         int32_t place)
+/* The accumulators of one of a place's replicas, whose own gradient was added
+ * to the sum and is no longer needed. */
+static const struct weft_params *accumulators(const struct weft_g_update *u,
+                                              const struct weft_g_bundle *b,
+                                              int32_t place)
 {
-    const struct weft_g_model *m = u->m;
-    struct weft_g_bundle b = weft_g_bundle_get(m, i);
     int32_t d = 0;
-    struct weft_g_owned *first = &u->owned[u->first[i]];
-    if (u->first[i] + 1 == u->first[i + 1] && first->shard.place == place)
-        return first->node[0].tiles;
-    while (weft_g_layout_member(&m->home, d, weft_g_sum_stage(u, &b), b.tp)
+    while (weft_g_layout_member(&u->m->home, d, weft_g_sum_stage(u, b), b->tp)
                ->place
            != place)
         d++;
+    return &u->t->grads->set[d][0];
+}
+
+/* Copies the sum of a shard to its part of the whole gradient at a place. */
+static void copy_sum(struct weft_g_update *u, const struct weft_g_owned *o,
+                     int32_t from, int32_t to)
+{
+    const struct weft_g_shard *s = &o->shard;
+    weft_g_copy_tiles(
+        u,
+        from == s->place
+            ? o->node[0].tiles
+            : weft_g_shard_parts(u->m, s, accumulators(u, &s->bundle, from)),
+        weft_g_shard_parts(u->m, s, accumulators(u, &s->bundle, to)));
+}
+
+/* Brings the sums of a bundle's shards to all its places. */
+static void spread_sums(struct weft_g_update *u, int32_t i,
+                        struct weft_g_places places)
+{
     for (int32_t k = u->first[i]; k < u->first[i + 1]; k++) {
-        struct weft_layer_tiles part = weft_g_shard_parts(
-            m, &u->owned[k].shard, &u->t->grads->set[d][0]);
-        weft_g_for_each_slot(&u->owned[k].node[0].tiles, &part, copy_sum, u);
+        const struct weft_g_owned *o = &u->owned[k];
+        if (u->first[i] + 1 < u->first[i + 1])
+            copy_sum(u, o, o->shard.place, o->shard.place);
+        spread(u, o, places, copy_sum);
     }
-    return weft_g_bundle_tiles(m, &b, &u->t->grads->set[d][0]);
+}
+
+/* The whole gradient of a bundle at a place: where the only shard's sum lies
+ * already, or in accumulators. */
+static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
+                                         int32_t place)
+{
+    struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
+    struct weft_g_owned *first = &u->owned[u->first[i]];
+    return u->first[i] + 1 == u->first[i + 1] && first->shard.place == place
+             ? first->node[0].tiles
+             : weft_g_bundle_tiles(u->m, &b, accumulators(u, &b, place));
 }
 
 static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)
@@ -155,6 +197,7 @@ static void update_bundle(struct weft_g_update *u, int32_t i,
     struct weft_g_bundle b = weft_g_bundle_get(m, i);
     struct weft_chunks all = all_chunks(u, i);
     struct weft_g_places places = weft_g_bundle_places(m, &b);
+    spread_sums(u, i, places);
     for (int32_t k = 0; k < places.n; k++) {
         int32_t place = places.at[k];
         struct weft_layer_tiles grad = whole_sum(u, i, place);
@@ -166,17 +209,6 @@ static void update_bundle(struct weft_g_update *u, int32_t i,
 
 /* ---- Published weights ------------------------------------------------- */
 
-/* Copies a shard's tiles to other places. */
-static void copy_shard(struct weft_g_update *u, const struct weft_g_shard *s,
-                       struct weft_layer_tiles from,
-                       struct weft_g_places places)
-{
-    for (int32_t i = 0; i < places.n; i++)
-        if (places.at[i] != s->place)
-            weft_g_copy_tiles(u, from,
-                              weft_g_shard_published(u->m, s, places.at[i]));
-}
-
 /* Places of all members of a bundle's stage. */
 static struct weft_g_places all_places(const struct weft_g_update *u,
                                        const struct weft_g_bundle *b)
@@ -185,18 +217,31 @@ static struct weft_g_places all_places(const struct weft_g_update *u,
                                 -1);
 }
 
+static void copy_blocks(struct weft_g_update *u, const struct weft_g_owned *o,
+                        int32_t from, int32_t to)
+{
+    struct weft_layer_tiles blocks = weft_g_shard_published(u->m, &o->shard,
+                                                            from);
+    blocks.norms = NULL;
+    weft_g_copy_tiles(u, blocks, weft_g_shard_published(u->m, &o->shard, to));
+}
+
+static void copy_norms(struct weft_g_update *u, const struct weft_g_owned *o,
+                       int32_t from, int32_t to)
+{
+    struct weft_layer_tiles norms = {
+        .norms = weft_g_shard_published(u->m, &o->shard, from).norms};
+    weft_g_copy_tiles(u, norms, weft_g_shard_published(u->m, &o->shard, to));
+}
+
 /* Copies a shard's new weights to the other places that hold them; norms to
  * the places of all members. */
 static void publish_shard(struct weft_g_update *u,
-                          const struct weft_g_shard *s)
+                          const struct weft_g_owned *o)
 {
-    const struct weft_g_model *m = u->m;
-    struct weft_layer_tiles from = weft_g_shard_published(m, s, s->place);
-    struct weft_layer_tiles norms = {.norms = from.norms};
-    from.norms = NULL;
-    copy_shard(u, s, from, weft_g_bundle_places(m, &s->bundle));
-    if (norms.norms)
-        copy_shard(u, s, norms, all_places(u, &s->bundle));
+    spread(u, o, weft_g_bundle_places(u->m, &o->shard.bundle), copy_blocks);
+    if (o->shard.chunks.of[WEFT_MAX_BLOCKS].n > 0)
+        spread(u, o, all_places(u, &o->shard.bundle), copy_norms);
 }
 
 /* Copies norms from a place that updates them to the places that have no
@@ -296,7 +341,7 @@ void weft_g_update_weights(struct weft_g_update *u, int32_t i,
     for (int32_t k = u->first[i]; k < u->first[i + 1] && zero > 0; k++) {
         update_shard(u, k, norm);
         if (zero < 3)
-            publish_shard(u, &u->owned[k].shard);
+            publish_shard(u, &u->owned[k]);
     }
     if (zero >= 3)
         return;

@@ -70,20 +70,21 @@ static void test_simulated(void)
     close_finding(&f);
 }
 
-/* Gradient groups of a part of 20 replicas are a power of two, as those of all
- * are. */
-static void test_ten_nodes(void)
+/* A part of 40 replicas, whose number is no power of two, divides gradient
+ * groups, which are, as all do: some have two of them. What replicas send is
+ * little: calls that share a network are priced as if each had its own. */
+static void test_twenty_nodes(void)
 {
-    enum { NODES = 10, DEVICES = 2 };
-    static const char *const word[] = {"numerics.gradient_groups=32",
+    enum { NODES = 20, DEVICES = 2 };
+    static const char *const word[] = {"numerics.gradient_groups=64",
                                        "numerics.tensor_blocks=1",
-                                       "rollout.prompts=40",
+                                       "rollout.prompts=80",
                                        "ppo.mini_batches=1",
                                        "ppo.epochs=1",
                                        "runtime.place=device",
                                        NULL};
     const struct weft_call_plan everywhere = {
-        .mesh = {0, NODES, 0, DEVICES}, .dp = 20, .tp = 1, .pp = 1};
+        .mesh = {0, NODES, 0, DEVICES}, .dp = 40, .tp = 1, .pp = 1};
     struct weft_call_plan trains = everywhere;
     const struct weft_call_plan *const at[3] = {&everywhere, &everywhere,
                                                 &trains};
@@ -91,9 +92,10 @@ static void test_ten_nodes(void)
     struct weft_pricer *pricer;
     struct weft_plan plan;
     struct weft_simulated v, s;
-    trains.zero = 3;
+    trains.zero = 2;
     open_finding(&f, deep, DEVICES, word);
     f.cluster.n_nodes = f.cluster.kind[0].n_nodes = NODES;
+    f.cluster.kind[0].rail.bytes_per_s *= 10;
     REQUIRE_OK(
         weft_run_needs_read(&f.config, NODES, DEVICES, 0, &f.needs, &err),
         err);
@@ -111,6 +113,38 @@ static void test_ten_nodes(void)
     CHECK(fabs(v.iteration_s / s.iteration_s - 1) < 0.05);
     weft_pricer_free(pricer);
     weft_plan_release(&plan);
+    close_finding(&f);
+}
+
+/* Replicas that send each leaf of gradients to its owners (ZeRO 2) do not wait
+ * for one another's next leaves: it takes about as long as without (ZeRO 1). */
+static void test_leaves(void)
+{
+    static const char *const word[] = {"numerics.gradient_groups=16",
+                                       "numerics.tensor_blocks=1",
+                                       "rollout.prompts=16",
+                                       "ppo.mini_batches=1",
+                                       "ppo.epochs=1",
+                                       NULL};
+    struct weft_call_plan trains = all;
+    const struct weft_call_plan *const at[3] = {&all, &all, &trains};
+    struct weft_simulated s[3];
+    struct weft_pricer *pricer;
+    struct finding f;
+    open_finding(&f, deep, 4, word);
+    REQUIRE_OK(weft_pricer_create(&f.config, &f.needs.plan, &f.simulate,
+                                  false, &pricer, &err),
+               err);
+    for (trains.zero = 1; trains.zero <= 2; trains.zero++) {
+        struct weft_plan plan;
+        place(&f.needs.plan, at, &plan);
+        REQUIRE_OK(weft_pricer_simulate(pricer, &plan, NULL, NULL,
+                                        &s[trains.zero], &err),
+                   err);
+        weft_plan_release(&plan);
+    }
+    CHECK(s[2].iteration_s < 1.04 * s[1].iteration_s);
+    weft_pricer_free(pricer);
     close_finding(&f);
 }
 
@@ -137,5 +171,5 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/weigh", {"make", make_runs}, {"simulated", test_simulated},
-           {"ten_nodes", test_ten_nodes}, {"fused", test_fused},
-           {"remove", test_remove})
+           {"twenty_nodes", test_twenty_nodes}, {"leaves", test_leaves},
+           {"fused", test_fused}, {"remove", test_remove})

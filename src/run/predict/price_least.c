@@ -227,7 +227,8 @@ static double update_s(const struct weft_node_kind *kind,
 /* What a device receives of one layer in an optimizer step from replicas of
  * other nodes, in seconds of its rail: in the mean of the replicas, each of which
  * owns a part of the layer. A node has place for no more replicas than it has
- * groups of tp devices. n: micro-batches of a replica. */
+ * groups of tp devices: they share what comes of gradients and weights, but not
+ * of what they gather for each micro-batch. n: micro-batches of a replica. */
 struct exchanged {
     double all_s, last_s; /* last: gradients that the norm waits for */
 };
@@ -239,14 +240,14 @@ static struct exchanged replicas_s(const struct weft_pricer *p,
 {
     double rate = p->options->cluster->kind[0].rail.bytes_per_s;
     bool apart = p->t->job.place_per_device || p->t->job.n_gpus > 0;
-    double away = fmin(at->dp, groups)
-                - ceil((double) at->mesh.n_devices / at->tp);
+    double beside = ceil((double) at->mesh.n_devices / at->tp);
+    double away = fmin(at->dp, groups) - beside;
     if (rate <= 0 || away <= 0 || !apart)
         return (struct exchanged){0, 0};
     double each_s = 1.0 / at->tp / at->dp * away / rate;
-    double sent_s = layer_params(s, weft_shape_n_trained) * each_s;
+    double sent_s = layer_params(s, weft_shape_n_trained) * each_s / beside;
     double whole_s = layer_params(s, weft_shape_n_params) * each_s;
-    double leaves = at->zero >= 2 ? floor(groups / at->dp) : 1;
+    double leaves = at->zero >= 2 && beside <= 1 ? floor(groups / at->dp) : 1;
     double weight = (double) weft_dtype_bytes(s->dtype);
     double back_s = at->zero == 0 ? sent_s * sizeof(float)
                   : at->zero < 3  ? sent_s * weight

@@ -156,6 +156,15 @@ static int32_t steps_of(const struct weft_pricer *p, int32_t call,
     return p->whole ? all : weft_min32(few, all);
 }
 
+/* Of nodes whose replicas train, a few that divide them as all do: gradient
+ * groups, powers of two, are subtrees of as many replicas then. */
+static int32_t least_nodes(int32_t n)
+{
+    while (n % 2 == 0 && n >= 8)
+        n /= 2;
+    return n;
+}
+
 void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
                           const struct weft_call_plan *at,
                           struct weft_price_sizes *z)
@@ -172,7 +181,8 @@ void weft_price_sizes_set(const struct weft_pricer *p, int32_t call,
     if (at->mesh.n_nodes > 1 && replicas % of_node == 0)
         z->nodes = replicas / of_node;
     z->end[WEFT_PRICE_NODES][0] = z->end[WEFT_PRICE_NODES][1] = z->nodes;
-    int32_t most = trains ? 8 : 1, least = trains ? 4 : 1;
+    int32_t least = trains ? least_nodes(z->nodes) : 1;
+    int32_t most = trains ? 2 * least : 1;
     bool mixed = p->needs->cluster != NULL; /* nodes differ */
     bool few = trains && at->dp <= FEW_REPLICAS;
     if (z->nodes > most && at->dp * least % z->nodes == 0 && !p->whole
