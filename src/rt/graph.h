@@ -109,6 +109,7 @@ bool weft_rt_messages_nap(void);
  * there is no StarPU, no MPI, and tiles have sizes but no memory, so that they
  * cannot be acquired. Waiting returns at once, and ranks are not asked. There
  * may be several, beside one that runs. Stopped like any other. Errors:
+ * WEFT_EINVAL for GPUs without a CPU device, which a rank that runs always has;
  * WEFT_ENOMEM. */
 struct weft_record_options {
     int n_ranks, n_devices; /* devices of a rank */

@@ -470,6 +470,11 @@ static int start_here(struct weft_rt *rt,
 int weft_rt_record(const struct weft_record_options *options,
                    struct weft_rt **out, struct weft_err *err)
 {
+    if (options->n_gpus > 0 && options->n_gpus >= options->n_devices)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "cannot record %d GPUs among %d devices of a "
+                            "rank: it needs a CPU device, too",
+                            options->n_gpus, options->n_devices);
     struct weft_rt *rt = weft_alloc(1, sizeof *rt);
     if (!rt)
         return weft_err_nomem(err, "a recorder", sizeof *rt);

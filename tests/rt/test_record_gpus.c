@@ -140,6 +140,22 @@ static void test_refused(void)
     stop();
 }
 
+/* What lies in host memory needs a device there. */
+static void test_no_cpu(void)
+{
+    struct weft_err err;
+    for (int n = 1; n <= 2; n++) {
+        struct weft_record_options options = {.n_ranks = 1,
+                                              .n_devices = n,
+                                              .n_gpus = n,
+                                              .rank = -1,
+                                              .recording = &recording};
+        options.place_per_device = n == 1;
+        CHECK_FAILS(weft_rt_record(&options, &rt, &err), WEFT_EINVAL, err,
+                    "it needs a CPU device, too");
+    }
+}
+
 /* A GPU's sum has not what lies in host memory; a CPU's has. A GPU's memory is
  * cut into blocks: slots, of which the weights' have a page and the others'
  * another, and pages, which activations and KV always have. */
@@ -180,4 +196,4 @@ static void test_memory(void)
 
 WEFT_TESTS("rt/record_gpus", {"test_places", test_places},
            {"test_devices", test_devices}, {"test_refused", test_refused},
-           {"test_memory", test_memory})
+           {"test_no_cpu", test_no_cpu}, {"test_memory", test_memory})
