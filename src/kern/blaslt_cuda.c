@@ -244,9 +244,9 @@ static void *filled(cudaDataType_t type, int64_t n)
     for (size_t at = 0; out && at < bytes; at += PATTERN * element) {
         size_t some = bytes - at < PATTERN * element ? bytes - at
                                                      : PATTERN * element;
-        if (cudaMemcpy(out + at, pattern, some, cudaMemcpyHostToDevice)
-            != cudaSuccess)
-            weft_assert(!"a copy to the GPU");
+        cudaError_t copied = cudaMemcpy(out + at, pattern, some,
+                                        cudaMemcpyHostToDevice);
+        weft_assert(copied == cudaSuccess);
     }
     weft_free(pattern);
     return out;
