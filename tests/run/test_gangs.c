@@ -404,6 +404,10 @@ static void test_gpus_alike(void)
     } of[] = {{"layout=tp2", 2},    {"layout=tp3", 3},
               {"layout=tp4", 4},    {"layout=tp4,recompute", 4},
               {"layout=tp2pp2", 4}, {"layout=dp2tp2,zero=2", 4}};
+    /* found among 1,200 by chance: many copies that no position orders */
+    static const char *const wide[] = {
+        "layout=tp4pp2", "layout=tp4pp2,recompute", "layout=tp4pp2,zero=1",
+        "layout=tp4pp2,zero=3"};
     for (size_t i = 0; i < WEFT_COUNT(of); i++)
         for (int k = 0; k < 3; k++) {
             int n_ranks = k == 2 ? of[i].n : 1;
@@ -416,6 +420,17 @@ static void test_gpus_alike(void)
             compare(&l, false);
             compare(&l, true);
         }
+    gpus_apart = true;
+    for (size_t i = 0; i < WEFT_COUNT(wide); i++) {
+        const struct layout l = {wide[i],
+                                 1,
+                                 9,
+                                 i % 2 == 0,
+                                 {"runtime.devices=gpu", wide[i],
+                                  "train.micro_batch_tokens=80",
+                                  "rollout.chunk_tokens=2"}};
+        compare(&l, false);
+    }
     gpus_apart = false;
 }
 

@@ -17,10 +17,12 @@ enum { TOGETHER = 8 };
  * than that, HERE - 1 - node: so they have, and the first is a message. */
 enum { HERE = -1 };
 
-/* Lanes of tasks without positions, at least. */
+/* Lanes of tasks without positions, at least. Of a task that finds
+ * none less is known. Task by task more tasks need one than by instruction of a
+ * tp group, so with too few lanes the bound by task is the greater one. */
 static int32_t soft_lanes(const struct weft_rec_reach *x)
 {
-    return x->large ? 2 : 24;
+    return x->large ? 2 : 32;
 }
 
 /* ---- Of all places ----------------------------------------------------- */
