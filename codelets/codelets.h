@@ -53,6 +53,12 @@ struct weft_members {
     struct weft_range range[WEFT_MAX_BLOCKS];
     struct weft_stage_layers layers;
 };
+/* Of these, whose blocks are whose, and of which layers. */
+struct weft_gang_ranges {
+    int32_t n;
+    struct weft_range range[WEFT_MAX_BLOCKS];
+    struct weft_stage_layers layers;
+};
 
 /* Gives temporary tiles (W) their memory when this task runs, after `after`
  * (NULL: nothing) has been written. A message takes the memory of the tile it

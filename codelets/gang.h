@@ -13,12 +13,6 @@
 #include "kern/parts.h"
 #include "rt/codelet.h"
 
-/* Whose blocks are whose, and of which layers. */
-struct weft_gang_ranges {
-    int32_t n;
-    struct weft_range range[WEFT_MAX_BLOCKS];
-    struct weft_stage_layers layers;
-};
 struct weft_gang_ranges weft_gang_ranges_of(
     const struct weft_members *members);
 /* Says that the tasks inserted next are the members', of which there may be one

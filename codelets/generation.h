@@ -64,7 +64,6 @@ size_t weft_gen_exchange_bytes(const struct weft_shape *shape,
                                struct weft_range range, int64_t n_rows,
                                int32_t n_slots);
 
-struct weft_gang_ranges; /* codelets/gang.h */
 /* Adds what member k reads of the others' in these steps, and how often, to
  * work->received and n_received. */
 void weft_gen_exchange_work(const struct weft_shape *shape,

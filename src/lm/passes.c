@@ -2,6 +2,7 @@
 #include "lm/passes.h"
 
 #include "base/alloc.h"
+#include "codelets/generation.h"
 #include "codelets/work.h"
 
 /* Tasks of a kind that a stage runs one after another. Members of a tp group
@@ -18,6 +19,7 @@ struct weft_pass_price {
     struct weft_costs *costs;
     const struct weft_shape *shape;
     const struct weft_g_layout *layout;
+    bool meets; /* members of a stage are GPUs that decode a step as one */
     struct weft_recording r;
     struct part part[2 * WEFT_MAX_STAGES];
     int32_t n_parts;
@@ -113,6 +115,7 @@ int weft_pass_price_create(struct weft_costs *costs,
     p->costs = costs;
     p->shape = shape;
     p->layout = layout;
+    p->meets = decodes && layout->is_gpu_gang;
     weft_recording_init(&p->r);
     list_parts(p, decodes);
     int rc = weft_recording_status(&p->r, err);
@@ -131,13 +134,43 @@ void weft_pass_price_free(struct weft_pass_price *p)
     weft_free(p);
 }
 
-/* A layer of a group sums twice over its members. */
+static struct weft_gang_ranges ranges_of(const struct weft_pass_price *p,
+                                         const struct part *part)
+{
+    const int32_t *layer = p->layout->first_layer + part->stage;
+    struct weft_gang_ranges out = {
+        .n = part->n,
+        .layers = {layer[0], layer[1], part->stage == 0,
+                   part->stage == p->layout->plan.pp - 1}};
+    for (int32_t k = 0; k < part->n; k++)
+        out.range[k] =
+            weft_g_layout_member(p->layout, 0, part->stage, k)->blocks;
+    return out;
+}
+
+/* Adds what member k of a group gets from the others: a layer sums twice over
+ * all of them. */
+static void add_received(const struct weft_pass_price *p,
+                         const struct part *part, int32_t k,
+                         const struct weft_work_rows *rows,
+                         struct weft_work *work)
+{
+    int32_t sums = 2 * n_layers(p, part->stage);
+    if (p->meets) {
+        const struct weft_gang_ranges members = ranges_of(p, part);
+        weft_gen_exchange_work(p->shape, &members, k, 1, rows, work);
+        return;
+    }
+    work->n_received += sums;
+    work->received += (double) sums * (part->n - 1) * p->shape->hidden
+                    * rows->n_rows * sizeof(float);
+}
+
 static void set_work(struct weft_pass_price *p, const struct part *part,
                      int32_t k, const struct weft_work_rows *rows)
 {
     struct weft_rec_work *at = &p->r.task[part->first + k].work;
-    const struct weft_work work = work_of(p, part, k, rows);
-    double sums = 2.0 * n_layers(p, part->stage) * (part->n - 1);
+    struct weft_work work = work_of(p, part, k, rows);
     at->flop = (float) work.flop;
     at->bytes = (float) work.bytes;
     at->n_rows = (int32_t) work.n_rows;
@@ -145,9 +178,9 @@ static void set_work(struct weft_pass_price *p, const struct part *part,
     if (part->n == 1)
         return;
     struct weft_rec_gang *gang = &p->r.gang[part->first + k];
-    gang->n_received = (int32_t) sums;
-    gang->received_bytes = (int64_t) (sums * 4 * p->shape->hidden
-                                      * rows->n_rows);
+    add_received(p, part, k, rows, &work);
+    gang->n_received = work.n_received * (part->n - 1);
+    gang->received_bytes = (int64_t) work.received;
 }
 
 bool weft_pass_price_is_measured(const struct weft_pass_price *p)

@@ -37,25 +37,30 @@ static struct weft_shape shape_of(void)
     return arch.shape;
 }
 
-/* A layout of one call on the first tp x pp devices of a node. */
+/* A layout of one call on the first tp x pp devices of a node: CPUs, or GPUs
+ * with a CPU beside them. */
 static void lay_out(const struct weft_shape *shape, int32_t tp, int32_t pp,
-                    struct weft_g_layout *out)
+                    int32_t n_gpus, struct weft_g_layout *out)
 {
-    const struct weft_g_job job = {
-        .n_ranks = 1, .n_devices = DEVICES, .place_per_device = true};
-    struct weft_plan plan = {.n_nodes = 1, .n_devices = DEVICES};
+    int32_t n = n_gpus ? n_gpus + 1 : DEVICES;
+    const struct weft_g_job job = {.n_ranks = 1,
+                                   .n_devices = n,
+                                   .n_gpus = n_gpus,
+                                   .place_per_device = true};
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = n, .n_gpus = n_gpus};
     plan.call[1] = (struct weft_call_plan){
         .mesh = {0, 1, 0, tp * pp}, .dp = 1, .tp = tp, .pp = pp};
     REQUIRE_OK(weft_g_layout_init(&job, shape, &plan, 1, out, &err), err);
 }
 
-static double price(struct weft_costs *costs, const struct weft_shape *shape,
-                    int32_t tp, int32_t pp, bool decodes,
-                    const struct weft_work_rows *rows)
+static double price_on(struct weft_costs *costs,
+                       const struct weft_shape *shape, int32_t tp, int32_t pp,
+                       int32_t n_gpus, bool decodes,
+                       const struct weft_work_rows *rows)
 {
     struct weft_g_layout layout;
     struct weft_pass_price *p;
-    lay_out(shape, tp, pp, &layout);
+    lay_out(shape, tp, pp, n_gpus, &layout);
     REQUIRE_OK(
         weft_pass_price_create(costs, shape, &layout, decodes, &p, &err),
         err);
@@ -66,17 +71,30 @@ static double price(struct weft_costs *costs, const struct weft_shape *shape,
     return seconds;
 }
 
-static struct weft_costs *costs_of(const struct weft_cluster *cluster)
+static double price(struct weft_costs *costs, const struct weft_shape *shape,
+                    int32_t tp, int32_t pp, bool decodes,
+                    const struct weft_work_rows *rows)
+{
+    return price_on(costs, shape, tp, pp, 0, decodes, rows);
+}
+
+static struct weft_costs *costs_on(const struct weft_cluster *cluster,
+                                   int32_t n_gpus)
 {
     struct weft_costs *out;
-    REQUIRE_OK(
-        weft_costs_create(&(struct weft_costs_job){.cluster = cluster,
-                                                   .n_ranks = 1,
-                                                   .n_devices = DEVICES,
-                                                   .place_per_device = true},
-                          &out, &err),
-        err);
+    const struct weft_costs_job job = {.cluster = cluster,
+                                       .n_ranks = 1,
+                                       .n_devices = n_gpus ? n_gpus + 1
+                                                           : DEVICES,
+                                       .n_gpus = n_gpus,
+                                       .place_per_device = true};
+    REQUIRE_OK(weft_costs_create(&job, &out, &err), err);
     return out;
+}
+
+static struct weft_costs *costs_of(const struct weft_cluster *cluster)
+{
+    return costs_on(cluster, 0);
 }
 
 static struct weft_cluster cluster_of(double flops, double bytes_per_s,
@@ -153,6 +171,31 @@ static void test_pass_bytes(void)
     CHECK(fabs(a / weights - 1) < 0.02);
     CHECK(b > a && b < 1.1 * a);
     weft_costs_free(costs);
+}
+
+/* Where nothing but meetings takes time: GPUs of a tp group that decode meet
+ * for two sums of each layer, twice for each where four of them share it, for
+ * the embedding and the logits, and in a stage that is alone for its tokens. */
+static void test_pass_meetings(void)
+{
+    struct weft_shape shape = shape_of();
+    REQUIRE_OK(weft_shape_partition(&shape, 4, &err), err);
+    struct weft_cluster cluster = cluster_of(1e30, 1e30, 0);
+    cluster.kind[0].inside.latency_s = 0.5;
+    const struct weft_work_rows few = {3, 3, 30, 0}, many = {80, 80, 800, 0};
+    for (int32_t tp = 2; tp <= 4; tp += 2)
+        for (int32_t pp = 1; tp * pp <= DEVICES; pp++) {
+            struct weft_costs *costs = costs_on(&cluster, DEVICES);
+            int32_t sums = 2 * LAYERS, ends = 2 + (pp == 1);
+            int32_t shared = tp == 4 ? 2 * sums : sums;
+            double s = price_on(costs, &shape, tp, pp, DEVICES, true, &few);
+            CHECK(fabs(s - 0.5 * (sums + ends)) < 1e-9);
+            s = price_on(costs, &shape, tp, pp, DEVICES, true, &many);
+            CHECK(fabs(s - 0.5 * (shared + ends)) < 1e-9);
+            s = price_on(costs, &shape, tp, pp, DEVICES, false, &many);
+            CHECK(fabs(s - 0.5 * sums) < 1e-9);
+            weft_costs_free(costs);
+        }
 }
 
 /* A layout of two replicas, or stages, or tensor parts on two devices, the
@@ -490,6 +533,7 @@ int main(int argc, char **argv)
         {"test_pass_layers", test_pass_layers},
         {"test_pass_flop", test_pass_flop},
         {"test_pass_bytes", test_pass_bytes},
+        {"test_pass_meetings", test_pass_meetings},
         {"test_weights", test_weights},
         {"test_chosen_by", test_chosen_by}};
     return argc > 3 ? die(argc, argv)
