@@ -149,6 +149,7 @@ struct weft_rec_gang {
     /* members that are not recorded (weft_recording.left_out), and the place
      * of one of them */
     int32_t n_left_out, left_out_place;
+    bool ahead; /* some members wait for no other */
 };
 
 /* Where an instruction is inserted: on devices and places of its members, with

@@ -238,6 +238,59 @@ static void test_micro_batches(void)
     check_apart(20, 1000);
 }
 
+/* A layer, whose parts of 1,000 bytes the other member reads, log-probs, whose
+ * parts the first member alone reads, and what the second then writes. */
+static void play_ahead(bool gang, int64_t most[2][WEFT_MEM_ALL + 1])
+{
+    struct weft_err err;
+    int32_t part[2];
+    weft_recording_init(&r);
+    int32_t x[2] = {tile(0, 64), tile(1, 64)}, sum = tile(0, 64);
+    if (gang)
+        weft_recording_gang_begin(&r, NULL);
+    half(x, x, 1000, 1);
+    if (gang) {
+        weft_recording_gang_end(&r, "layer", -1, NULL);
+        weft_recording_gang_begin(&r, NULL);
+    }
+    for (int k = 0; k < 2; k++) {
+        part[k] = tile(k, 10);
+        task("part", k, 3);
+        weft_recording_access(&r, x[k], READ);
+        weft_recording_access(&r, part[k], WRITE);
+    }
+    task("merge", 0, 4);
+    weft_recording_access(&r, part[0], READ);
+    weft_recording_access(&r, part[1], READ);
+    weft_recording_access(&r, sum, WRITE);
+    weft_recording_release_tile(&r, part[0]);
+    weft_recording_release_tile(&r, part[1]);
+    if (gang)
+        weft_recording_gang_end(&r, "logprob", -1, NULL);
+    int32_t z = tile(1, 2900);
+    task("next", 1, 5);
+    weft_recording_access(&r, z, WRITE);
+    weft_recording_release_tile(&r, z);
+    REQUIRE_OK(weft_recording_memory(&r, 2, 2, most, &err), err);
+    weft_recording_release(&r);
+}
+
+/* A member that waits for nobody in an instruction may be far ahead when its next
+ * task begins: of the layer, its part may still be on its way. */
+static void test_ahead(void)
+{
+    enum { ACT = WEFT_MEM_ACTIVATIONS };
+    int64_t all[2][WEFT_MEM_ALL + 1], gang[2][WEFT_MEM_ALL + 1];
+    play_ahead(false, all);
+    play_ahead(true, gang);
+    CHECK(all[1][ACT] >= 64 + 1000 + 2900);
+    CHECK(gang[0][ACT] >= all[0][ACT]);
+    CHECK(gang[1][ACT] >= all[1][ACT]);
+    if (gang[1][ACT] < all[1][ACT])
+        printf("%lld by instruction, %lld by task\n",
+               (long long) gang[1][ACT], (long long) all[1][ACT]);
+}
+
 /* A chunk of two members that run together, one a place; the first uses a tile
  * of 100 bytes. */
 static void chunk(const int32_t state[2])
@@ -471,5 +524,6 @@ static void test_left_out(void)
 WEFT_TESTS("plan/recording_gang", {"test_members", test_members},
            {"test_within", test_within}, {"test_apart", test_apart},
            {"test_micro_batches", test_micro_batches},
-           {"test_chunks", test_chunks}, {"test_staged", test_staged},
-           {"test_again", test_again}, {"test_left_out", test_left_out})
+           {"test_ahead", test_ahead}, {"test_chunks", test_chunks},
+           {"test_staged", test_staged}, {"test_again", test_again},
+           {"test_left_out", test_left_out})

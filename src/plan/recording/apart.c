@@ -31,8 +31,15 @@ static bool is_before(const struct weft_rec_reach *x, int64_t a, int64_t b)
         && weft_rec_reach_has(x, a)[lane] <= weft_rec_reach_has(x, b)[lane];
 }
 
-/* Whether task k here is an instruction of the same members before task i; if
- * so, notes it. */
+/* Whether some members of a gang wait for no other in it. */
+static bool is_ahead(const struct weft_recording *r, int64_t task)
+{
+    const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
+    return gang && gang->ahead;
+}
+
+/* Notes task k here before task i if it is an instruction of the same members;
+ * returns whether all members wait for one another in it. */
 static bool note_before(struct weft_rec_apart *p, const int32_t *here,
                         int64_t k, int64_t i)
 {
@@ -40,9 +47,11 @@ static bool note_before(struct weft_rec_apart *p, const int32_t *here,
     if (!r->task[here[k]].n_members || !same_members(r, here[k], here[i])
         || !is_before(p->reach, here[k], here[i]))
         return false;
-    p->before[i] = (int32_t) k;
-    if (p->after[k] < 0)
+    if (p->after[k] < 0 && !is_ahead(r, here[i]))
         p->after[k] = (int32_t) i;
+    if (is_ahead(r, here[k]))
+        return false;
+    p->before[i] = (int32_t) k;
     return true;
 }
 

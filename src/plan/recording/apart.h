@@ -3,8 +3,8 @@
  * Members of a gang begin together and end together (recording/reach.h), but
  * what they stand for does not: a member ends while another still computes, and
  * reads of its tiles; and what the others send to it comes while it is at the
- * instruction before. In every instruction each member waits for all others
- * once, so that they are never further apart:
+ * instruction before. In an instruction each member waits for all others once,
+ * so that they are never further apart:
  *
  *     member 0   | part | join | part | join |
  *     member 1      | part | join | part | join |
@@ -12,7 +12,10 @@
  *
  * So a tile that a member uses has ended when its next task begins; one that
  * others read of, when the next instruction of all of them has; and what they
- * send comes after the begin of the one before. Where none is known to be
+ * send comes after the begin of the one before. Instructions in which a member
+ * waits for no other (struct weft_rec_gang.ahead) are passed over in this: for
+ * log-probs members send their parts to the first, which alone waits, and
+ * gradients of the embedding are each member's own. Where none is known to be
  * before or after, only the program's waits say.
  */
 #ifndef WEFT_PLAN_RECORDING_APART_H
@@ -24,9 +27,11 @@
  * there; -1: none. */
 struct weft_rec_apart {
     const struct weft_rec_reach *reach; /* borrowed */
-    int32_t *next;           /* when it begins, a gang's member has ended */
-    int32_t *same;           /* the latest instruction of the same members */
-    int32_t *before, *after; /* one that is known to be before, or after */
+    int32_t *next; /* when it begins, a gang's member has ended */
+    int32_t *same; /* the latest instruction of the same members */
+    /* one that is known to be before, or after, in which all wait for one
+     * another */
+    int32_t *before, *after;
 };
 
 /* After weft_rec_reach_look(). Errors: WEFT_ENOMEM. */

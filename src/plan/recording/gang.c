@@ -33,6 +33,7 @@ struct fold {
     int32_t *of;                    /* (tasks) member, by task - from.task */
     struct weft_rec_access *access; /* of all members, one after another */
     int64_t n_accesses;
+    bool *waits;                  /* (n) member needs what another computes */
     struct weft_rec_temps *temps; /* (n) */
     struct nested {
         struct weft_rec_temps most, sum;
@@ -125,7 +126,10 @@ static void note_use(struct fold *f, int32_t k, const struct weft_rec_task *t,
         *slot |= message ? WEFT_REC_EXPECTED : WEFT_REC_COPIED;
     if (*slot < OWNER && f->r->tile[whole].place == f->one[k].place)
         *slot |= OWNER * (k + 1);
-    if (a.mode == READS && (far || sends || *slot / OWNER != k + 1))
+    bool others = *slot / OWNER != k + 1;
+    if (a.mode == READS && *slot >= OWNER && others)
+        f->waits[k] = true;
+    if (a.mode == READS && (far || sends || others))
         *slot |= SENT;
     if (message && *slot >= OWNER) {
         struct weft_rec_temps *m = &f->temps[*slot / OWNER - 1];
@@ -160,8 +164,10 @@ static void note_uses(struct fold *f)
         bool far = is_far(r, t);
         for (; g < r->n_gangs && r->gang[g].task < i; g++)
             continue;
-        if (g < r->n_gangs && r->gang[g].task == i)
+        if (g < r->n_gangs && r->gang[g].task == i) {
             add_nested(&f->nested[k], &r->temps[r->gang[g].temps]);
+            f->waits[k] = f->waits[k] || !r->gang[g].ahead;
+        }
         for (int64_t a = t->access; a < t->access + t->n_access; a++)
             if (is_within(f, (int32_t) r->access[a].tile))
                 note_use(f, k, t, r->access[a], far);
@@ -468,11 +474,17 @@ static bool add_members(struct fold *f)
     find_members(f);
     f->temps = weft_alloc((size_t) f->n, sizeof *f->temps);
     f->nested = weft_alloc((size_t) f->n, sizeof *f->nested);
-    if (!f->temps || !f->nested)
+    f->waits = weft_alloc((size_t) f->n, sizeof *f->waits);
+    if (!f->temps || !f->nested || !f->waits)
         return false;
     add_temporaries(f);
-    for (int32_t k = 0; k < f->n; k++)
+    bool ahead = false;
+    for (int32_t k = 0; k < f->n && f->n > 1; k++)
+        ahead = ahead || !f->waits[k];
+    for (int32_t k = 0; k < f->n; k++) {
+        f->one[k].gang.ahead = ahead;
         fill_member(f, k);
+    }
     return true;
 }
 
@@ -501,6 +513,7 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
     weft_free(f.one);
     weft_free(f.temps);
     weft_free(f.nested);
+    weft_free(f.waits);
     weft_free(f.of);
     weft_free(f.access);
 }
