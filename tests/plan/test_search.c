@@ -60,6 +60,43 @@ static void test_bubbles(void)
     CHECK(fabs(value(first).period - (4 + 6 + 0.6 + 2)) < 1e-9);
 }
 
+/* Scores by a gang of all four devices, 2 s in 8 micro-batches; values by a
+ * pipeline of two stages, 3 s. In turn, each of the pipeline's micro-batches
+ * passes both stages before the gang's next one; where two come between, they
+ * take as long as three stages. */
+static void test_gang_and_pipeline(void)
+{
+    static const struct {
+        int32_t tp, micro_batches;
+        double end;
+    } want[] = {{4, 8, 2 + 2 * 3},
+                {4, 4, 2 + 2 * 3}, /* each behind another of the gang */
+                {4, 16, 2 + 3 + 3 * 0.5}, /* by two */
+                {2, 8, 2 + 3},            /* each of its groups has a stage */
+                {4, 0, 2 + 3}};
+    static const int32_t first[MOST] = {0};
+    for (size_t i = 0; i < WEFT_COUNT(want); i++) {
+        set_calls();
+        add(0, left, 4, 1, 1, 1);
+        add(1, left, 2, 1, 1, 1);
+        add(2, left, 3, 1, 1, 1);
+        add(3, left, 5, 1, 1, 1);
+        add(4, right, 0.5, 1, 1, 1);
+        struct weft_option *gang = option[1], *stages = option[2];
+        gang->gang = true;
+        gang->micro_batches = 8;
+        gang->plan.tp = want[i].tp;
+        gang->plan.dp = 4 / want[i].tp;
+        stages->micro_batches = want[i].micro_batches;
+        stages->plan.pp = stages->plan.dp = 2;
+        double period = 4 + want[i].end + 5;
+        CHECK(fabs(value(first).period - period) < 1e-9);
+        CHECK(value(first).bound < 4 + 2 + 3 + 5 + 1e-9);
+        gang->gang = false;
+        CHECK(fabs(value(first).period - (4 + 2 + 3 + 5)) < 1e-9);
+    }
+}
+
 /* Values are inferred as samples come, on other devices. */
 static void test_streams(void)
 {
@@ -457,6 +494,7 @@ static void test_refused(void)
 
 WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"bubbles", test_bubbles},
+           {"gang_and_pipeline", test_gang_and_pipeline},
            {"streams", test_streams}, {"random", test_random},
            {"algorithms", test_algorithms}, {"trunk", test_trunk},
            {"cut", test_cut}, {"annealing", test_annealing},

@@ -454,6 +454,35 @@ static void test_fixed(void)
     check_fixed("layout=pp2,micro_batches=2", true, in_stages);
     check_fixed("layout=ratio=actor:0.5,critic:0.5", true, halves);
 }
+
+/* ---- Beside simulations ------------------------------------------------- */
+
+/* The reference infers by a gang of both devices, the critic by a pipeline of
+ * two stages: their micro-batches are in turn, so that each passes both stages
+ * before the next one. */
+static void test_gang_and_pipeline(void)
+{
+    static const char *const word[] = {
+        "plan=auto",          "layout=ref_infer:tp2 critic_infer:pp2",
+        "ppo.mini_batches=1", "ppo.epochs=1",
+        "rollout.prompts=32", NULL};
+    enum { N = 6 };
+    static struct weft_drawn drawn[N];
+    struct finding f;
+    open_finding(&f, deep, 2, word);
+    REQUIRE_OK(
+        weft_run_draw(&f.config, &f.needs.plan, &f.find, N, drawn, &err),
+        err);
+    for (int i = 0; i < N; i++) {
+        double e = drawn[i].period_s / drawn[i].simulated.iteration_s - 1;
+        if (getenv("WEFT_TEST_SHOW"))
+            printf("\n%.4g s, %.4g simulated: %.1f %%", drawn[i].period_s,
+                   drawn[i].simulated.iteration_s, 100 * e);
+        CHECK(fabs(e) < 0.05);
+    }
+    close_finding(&f);
+}
+
 static void test_remove(void)
 {
     fixture_remove(&fixture);
@@ -465,4 +494,5 @@ WEFT_TESTS("run/find_options", {"make", make_runs},
            {"time_is_up", test_time_is_up},
            {"nothing_fits", test_time_is_up_and_nothing_fits},
            {"threads", test_threads}, {"fixed", test_fixed},
+           {"gang_and_pipeline", test_gang_and_pipeline},
            {"remove", test_remove})

@@ -9,7 +9,7 @@
  * so that each would end at the same time. A call has the speed of its slowest
  * device; but where any device takes the next micro-batch, each goes on as it
  * can. Devices that work together wait for one another, and do nothing else
- * meanwhile.
+ * meanwhile; pipelines beside them are empty then.
  *
  * What reads a call's results and does not train begins with the first of them,
  * and then goes on as they come.
@@ -42,6 +42,7 @@ struct play {
     int32_t done[WEFT_MAX_CALLS];
     double part[WEFT_MAX_CALLS];  /* that is done */
     double rate[WEFT_MAX_CALLS];  /* parts per second */
+    double load[WEFT_MAX_CALLS];  /* seconds of a device that it all takes */
     double ended[WEFT_MAX_CALLS]; /* when the one before ended */
     double now;
 };
@@ -300,8 +301,7 @@ static double first_full(const struct play *q, const double *own,
         double load = 0;
         for (int32_t i = 0; i < n; i++)
             if (is_on(q, &unit[i], d))
-                load += q->o[unit[i].call]->share
-                      * q->o[unit[i].call]->seconds;
+                load += q->load[unit[i].call];
         if (load > 0 && left[d] < first * load) {
             first = left[d] / load;
             *call = -1;
@@ -309,6 +309,45 @@ static double first_full(const struct play *q, const double *own,
         }
     }
     return first;
+}
+
+/* Stages of a call on the devices of one tp group of a gang; meshes and groups
+ * begin at multiples of their sizes. */
+static int32_t stages_within(const struct weft_call_plan *of,
+                             const struct weft_call_plan *gang)
+{
+    int32_t devices = weft_min32(gang->tp, of->mesh.n_devices);
+    return weft_min32(weft_max32(devices / (of->dp * of->tp), 1), of->pp);
+}
+
+/* Sets what a device has to do for each of a set of calls of one priority. They
+ * take their micro-batches in turn, and a gang begins one when all devices of a
+ * tp group are free. Where stages of another call's pipeline are on these
+ * devices, that pipeline is empty then: each time it takes as long as all of the
+ * stages but one to fill. That happens as often as the call that takes fewer
+ * micro-batches takes one, and counts as this call's work. own: rates that the
+ * calls can have. */
+static void set_loads(struct play *q, uint32_t calls, const double *own)
+{
+    for (uint32_t m = calls; m; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        q->load[c] = q->o[c]->share * q->o[c]->seconds;
+    }
+    for (uint32_t m = calls; m; m &= m - 1) {
+        int32_t g = __builtin_ctz(m);
+        for (uint32_t k = q->o[g]->gang ? calls : 0; k; k &= k - 1) {
+            int32_t c = __builtin_ctz(k);
+            const struct weft_option *o = q->o[c];
+            int32_t n = o->micro_batches, n_gang = q->o[g]->micro_batches;
+            int32_t more = stages_within(&o->plan, &q->o[g]->plan) - 1;
+            if (c == g || more == 0 || n == 0
+                || !weft_search_overlap(&o->plan.mesh, &q->o[g]->plan.mesh))
+                continue;
+            double waits = more * o->share * o->seconds / n;
+            bool fewer = own[c] * n <= own[g] * n_gang;
+            q->load[fewer ? c : g] += waits * (fewer ? n : n_gang);
+        }
+    }
 }
 
 /* Sets the rates of a set of calls of one priority; left: of each device. They
@@ -321,18 +360,18 @@ static void share(struct play *q, uint32_t calls, double *left)
     int32_t n = find_units(q, calls, unit);
     for (uint32_t m = calls; m; m &= m - 1)
         own[__builtin_ctz(m)] = most_rate(q, __builtin_ctz(m));
+    set_loads(q, calls, own);
     while (n > 0) {
         int32_t call, device, kept = 0;
         double rate = first_full(q, own, left, n, unit, &call, &device);
         for (int32_t i = 0; i < n; i++) {
             const struct unit u = unit[i];
-            const struct weft_option *o = q->o[u.call];
             if (device < 0 ? u.call != call : !is_on(q, &u, device)) {
                 unit[kept++] = u;
                 continue;
             }
             q->rate[u.call] += rate * u.share;
-            double use = rate * o->share * o->seconds;
+            double use = rate * q->load[u.call];
             for (int32_t d = 0; d < q->n_devices; d++)
                 if (is_on(q, &u, d))
                     left[d] = left[d] - use > tiny ? left[d] - use : 0;

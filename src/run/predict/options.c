@@ -139,7 +139,8 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
         .held = priced->state,
         .active = priced->active,
         .gang = priced->gang,
-        .any_device = priced->any_device};
+        .any_device = priced->any_device,
+        .micro_batches = priced->micro_batches};
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         o.came[k] = fmin(fmax(priced->came[k], k > 0 ? o.came[k - 1] : 0), 1);
     if ((role->trained && !trains) || role->shares >= 0)

@@ -240,6 +240,15 @@ static double passes_s(const struct weft_simulation *s)
     return sum;
 }
 
+/* Micro-batches of a replica: those of all replicas are numbered together. */
+static int32_t count_micro_batches(const struct weft_simulation *s)
+{
+    int32_t call = __builtin_ctz(s->how.calls), n = 0;
+    for (int64_t i = 0; i < s->r.n_tasks; i++)
+        n = weft_max32(n, s->r.task[i].micro_batch + 1);
+    return (int32_t) weft_ceil_div(n, s->t->plan.call[call].dp);
+}
+
 int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
                         struct weft_priced *out, double *step_s,
                         struct weft_err *err)
@@ -259,6 +268,7 @@ int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
         for (int32_t d = 0; d < s->job.n_devices; d++)
             out->busy_s += weft_engine_use(s->engine, d).busy_s / n_devices;
         out->passes_s = fmin(passes_s(s) / n_devices, out->busy_s);
+        out->micro_batches = count_micro_batches(s);
         rc = find_came(s, out, err);
     }
     if (!rc)

@@ -48,6 +48,7 @@ struct weft_priced {
      * or a KV cache; what its tasks need while they run */
     double weights, state, active;
     bool gang, any_device; /* see struct weft_option */
+    int32_t micro_batches; /* that each device takes of it */
 };
 
 struct weft_pricer;

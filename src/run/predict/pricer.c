@@ -291,11 +291,12 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     weft_price_lengths_release(&lengths);
     const struct weft_g_layout *layout = &t->layout[call];
     bool trains = weft_flow_trains(p->needs->flow, call);
+    bool generates = p->needs->flow->call[call].kind == WEFT_GENERATE;
     out->gang = layout->plan.tp > 1 && !trains
-             && (layout->is_gang || layout->is_gpu_gang);
+             && (layout->is_gang || (layout->is_gpu_gang && generates));
     out->any_device = layout->any_device && !trains && layout->plan.dp > 1
                    && layout->plan.mesh.n_nodes == 1 /* of a place */
-                   && p->needs->flow->call[call].kind != WEFT_GENERATE;
+                   && !generates;
     if (!rc && out->seconds > 0 && step_s > 0) {
         double more = step_s * p->t->settings.epochs
                     * (p->t->settings.mini_batches - z->steps);
@@ -352,6 +353,7 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
             shortest_s = one.seconds;
         out->gang = one.gang;
         out->any_device = one.any_device;
+        out->micro_batches = one.micro_batches;
         out->seconds += one.seconds * time;
         out->busy_s += one.busy_s * time;
         out->passes_s += one.passes_s * time;
