@@ -148,7 +148,7 @@ void weft_insert_layer_backward(struct weft_seq *seq,
 /* ---- Heads ------------------------------------------------------------ */
 
 /* Writes a float per target of the batch's sample i into out[i]: log-probs, or
- * values of a scalar head. */
+ * values of the score vector. */
 void weft_insert_logprob(struct weft_seq *seq, const struct weft_where *where,
                          const struct weft_shape *shape,
                          const struct weft_params *fwd,
@@ -163,14 +163,14 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
 
 /* What a micro-batch passes in a stage, as one task of each member: x (RW, or W
  * in the first stage) is embedded there, and passes the stage's layers; the
- * last one writes log-probs of the targets, or values of a scalar head, to
+ * last one writes log-probs of the targets, or values of the score vector, to
  * out (n). */
 void weft_insert_infer_stage(struct weft_seq *seq,
                              const struct weft_members *members,
                              const struct weft_shape *shape,
                              const struct weft_params *fwd,
                              struct weft_tile *batch, struct weft_tile *x,
-                             float inv_temperature, int32_t n,
+                             bool values, float inv_temperature, int32_t n,
                              struct weft_tile *const out[]);
 
 /* Statistics: enum weft_policy_stat of POLICY and SFT, weft_value_stat of

@@ -229,6 +229,9 @@ void weft_insert_head_norm_backward(
     weft_access_list_add_parts(&access, n_parts, part);
     weft_access_list_add(&access, dx, WEFT_WRITE);
     weft_access_list_add_optional(&access, norms, WEFT_READ_WRITE);
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    if (shape->value_head) /* every place computes it, in all products */
+        access.work = weft_work_value(shape, 3, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_head_norm_backward,
                             &args, sizeof args);
 }

@@ -108,7 +108,7 @@ static void insert(struct weft_seq *seq, const struct weft_where *where,
                    const struct infer_args *args,
                    const struct weft_layer_tiles *head,
                    struct weft_tile *batch, struct weft_tile *x, int32_t n,
-                   struct weft_tile *const out[])
+                   struct weft_tile *const out[], struct weft_work work)
 {
     struct weft_access_list access;
     weft_access_list_init(&access);
@@ -117,9 +117,7 @@ static void insert(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add(&access, x, WEFT_READ);
     for (int32_t i = 0; i < n; i++)
         weft_access_list_add(&access, out[i], WEFT_WRITE);
-    struct weft_work_rows rows = weft_tile_rows(batch);
-    access.work = weft_work_head(
-        args->shape, (struct weft_range){0, args->shape->n_blocks}, 1, &rows);
+    access.work = work;
     weft_access_list_insert(&access, seq, where, codelet, args, sizeof *args);
 }
 
@@ -133,7 +131,9 @@ void weft_insert_logprob(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     struct infer_args args = {shape, inv_temperature};
-    insert(seq, where, &weft_cl_logprob, &args, &fwd->head, batch, x, n, out);
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    insert(seq, where, &weft_cl_logprob, &args, &fwd->head, batch, x, n, out,
+           weft_work_head(shape, weft_all_blocks(shape), 1, &rows));
 }
 
 void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
@@ -145,7 +145,10 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     struct infer_args args = {shape, 1.0f};
-    insert(seq, where, &weft_cl_value, &args, &fwd->head, batch, x, n, out);
+    const struct weft_layer_tiles head = {.norms = fwd->head.norms};
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    insert(seq, where, &weft_cl_value, &args, &head, batch, x, n, out,
+           weft_work_value(shape, 1, &rows));
 }
 
 /* ---- Log-probs in place of a rollout's ---------------------------------- */

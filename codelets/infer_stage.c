@@ -123,20 +123,19 @@ void weft_insert_infer_stage(struct weft_seq *seq,
                              const struct weft_shape *shape,
                              const struct weft_params *fwd,
                              struct weft_tile *batch, struct weft_tile *x,
-                             float inv_temperature, int32_t n,
+                             bool values, float inv_temperature, int32_t n,
                              struct weft_tile *const out[])
 {
     const struct weft_stage_layers *layers = &members->layers;
     struct infer_stage_args args = {shape, inv_temperature,
                                     weft_gang_ranges_of(members)};
     struct weft_work_rows rows = weft_tile_rows(batch);
-    bool head = layers->is_last && !shape->scalar_head;
+    bool head = layers->is_last && !values;
     if (!weft_seq_is_here(seq, &members->where[0]))
         return;
     weft_insert_members(seq, members);
     for (int32_t k = 0; k < members->n; k++) {
         struct weft_range range = members->range[k];
-        bool values = k == 0 && layers->is_last && shape->scalar_head;
         struct weft_access_list access;
         weft_access_list_init(&access);
         weft_access_list_add_weights(&access, shape, layers, range,
@@ -150,8 +149,8 @@ void weft_insert_infer_stage(struct weft_seq *seq,
         if (rows.n_rows > 0)
             access.work = weft_work_steps(
                 shape, range, layers->end - layers->first, head, 1, &rows);
-        if (values)
-            access.work.flop += weft_work_head(shape, range, 1, &rows).flop;
+        if (values && k == 0 && layers->is_last)
+            access.work.flop += weft_work_value(shape, 1, &rows).flop;
         weft_access_list_insert(&access, seq, &members->where[k],
                                 layers->is_last ? &weft_cl_infer_last_stage
                                                 : &weft_cl_infer_stage,

@@ -370,6 +370,8 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
     struct weft_work_rows rows = weft_tile_rows(batch);
     access.work = weft_work_head_backward(shape, weft_all_blocks(shape), 3,
                                           task.keeps, &rows);
+    if (shape->value_head) /* forwards, by input, by weights */
+        access.work.flop += weft_work_value(shape, 3, &rows).flop;
     weft_access_list_insert(&access, seq, where, &weft_cl_loss, &task,
                             sizeof task);
 }

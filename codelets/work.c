@@ -121,6 +121,23 @@ struct weft_work weft_work_layer(const struct weft_shape *shape,
     return work;
 }
 
+static struct weft_work columns_work(const struct weft_shape *shape,
+                                     struct weft_range range, int64_t columns,
+                                     int n_products,
+                                     const struct weft_work_rows *rows)
+{
+    return work_of(shape, range, rows->n_targets,
+                   2.0 * n_products * (double) columns
+                       * (double) shape->hidden * rows->n_targets);
+}
+
+struct weft_work weft_work_value(const struct weft_shape *shape,
+                                 int n_products,
+                                 const struct weft_work_rows *rows)
+{
+    return columns_work(shape, weft_all_blocks(shape), 1, n_products, rows);
+}
+
 /* A scalar head has one column, which all members compute. */
 struct weft_work weft_work_head(const struct weft_shape *shape,
                                 struct weft_range range, int n_products,
@@ -129,9 +146,7 @@ struct weft_work weft_work_head(const struct weft_shape *shape,
     int64_t columns = shape->scalar_head
                         ? 1
                         : weft_block_sums(shape, range).vocab;
-    return work_of(shape, range, rows->n_targets,
-                   2.0 * n_products * (double) columns
-                       * (double) shape->hidden * rows->n_targets);
+    return columns_work(shape, range, columns, n_products, rows);
 }
 
 struct weft_work weft_work_head_backward(const struct weft_shape *shape,

@@ -43,6 +43,11 @@ struct weft_work weft_work_head(const struct weft_shape *shape,
                                 struct weft_range range, int n_products,
                                 const struct weft_work_rows *rows);
 
+/* The same of a score vector, one column. */
+struct weft_work weft_work_value(const struct weft_shape *shape,
+                                 int n_products,
+                                 const struct weft_work_rows *rows);
+
 /* The same of a backward pass, the last of whose products is that by weights,
  * which a frozen head has not. Beside them it computes the logits
  * again that its forward pass has not kept; keeps: as many as it may. */

@@ -24,6 +24,7 @@ struct weft_flow_needs {
                              the policy; 0: never */
     float follow_mix;     /* by how much */
     bool shares;          /* it has the policy's weights, without adapters */
+    bool critic_shares;   /* the critic is a value head of the policy's */
     int32_t n_rewards;    /* reward models, and their numbers in the
                           configuration's list of rewards */
     int32_t reward[8];

@@ -75,6 +75,10 @@ const struct weft_config_table weft_actor_keys = {
 static const struct weft_config_key critic[] = {
     KEY_PATH("model.critic", role[WEFT_SLOT_CRITIC].folder, KEY_NUM | KEY_REQ,
              "folder with a scalar head, or a language model's trunk"),
+    KEY_BOOL(
+        "critic.shares", role[WEFT_SLOT_CRITIC].shares, "false", 0,
+        "it is a value head on the actor's weights, which the same passes "
+        "train (for planning alone)"),
     OPTIMIZER("critic", WEFT_SLOT_CRITIC, "1e-5", "verl"), KEY_END};
 
 static const struct weft_config_alias critic_aliases[] = {
@@ -83,8 +87,40 @@ static const struct weft_config_alias critic_aliases[] = {
      "|value_model_path|critic_pretrain|value_model|critic_model|"},
     {NULL, NULL}};
 
-const struct weft_config_table weft_critic_keys = {.keys = critic,
-                                                   .aliases = critic_aliases};
+/* All but its head must be the actor's, now and later, and each pass one of
+ * both. */
+static int check_trunk(const struct weft_config *c, struct weft_err *err)
+{
+    const struct weft_role_config *policy = &c->role[WEFT_SLOT_ACTOR];
+    const struct weft_role_config *own = &c->role[WEFT_SLOT_CRITIC];
+    const char *why = NULL;
+    if (!own->shares)
+        return 0;
+    if (strcmp(own->folder, policy->folder) != 0)
+        why = "'model.critic' to be the folder of 'model.actor'";
+    else if (own->lora_rank > 0)
+        why = "'critic.lora_rank' 0, as the adapters are the actor's";
+    else if (c->policy.warmup > 0)
+        why =
+            "'ppo.critic_warmup' 0, as the critic is trained with the actor";
+    else if (c->policy.recompute_logprobs)
+        why = "'ppo.recompute_logprobs' false, as one pass cannot give both "
+              "values and log-probs yet";
+    else if (c->train.intra_stage_fusion)
+        why =
+            "'train.intra_stage_fusion' false, as one model alone is trained";
+    else if (c->role[WEFT_SLOT_REFERENCE].follow_every > 0)
+        why = "'reference.every' 0, as the reference has no value head";
+    return why
+             ? weft_err_set(err, WEFT_EINVAL, "'critic.shares' needs %s", why)
+             : 0;
+}
+
+static const struct weft_config_rule critic_rules[] = {
+    {"critic.shares", check_trunk}, {NULL, NULL}};
+
+const struct weft_config_table weft_critic_keys = {
+    .keys = critic, .rules = critic_rules, .aliases = critic_aliases};
 
 /* ---- A reward model ------------------------------------------------------ */
 

@@ -74,10 +74,14 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
     uint32_t advantage = weft_flow_add(out, "advantages",
                                        WEFT_FIELD_ADVANTAGE);
     uint32_t ref = 0, value = 0;
-    if (has_critic) {
+    if (has_critic && needs->critic_shares) {
+        critic = actor;
+        out->role[actor].value_head = true;
+    } else if (has_critic) {
         critic = weft_flow_slot(out, "critic", true, true, WEFT_SLOT_CRITIC);
-        value = weft_flow_add(out, "values", WEFT_FIELD_VALUE);
     }
+    if (has_critic)
+        value = weft_flow_add(out, "values", WEFT_FIELD_VALUE);
     weft_flow_call(out, "actor_generate", WEFT_GENERATE, actor, 0, rollout);
     uint32_t scores = weft_flow_rewards(needs, "", rollout, out);
     if (needs->reference) {
@@ -93,9 +97,10 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
     weft_flow_call(out, "advantage", WEFT_STEP, -1,
                    rollout | old | answer | scores | ref | value, advantage);
     weft_flow_call(out, "actor_train", WEFT_TRAIN, actor,
-                   rollout | old | advantage | (needs->kl_in_loss ? ref : 0),
+                   rollout | old | advantage | (needs->kl_in_loss ? ref : 0)
+                       | (critic == actor ? value : 0),
                    0);
-    if (has_critic)
+    if (has_critic && critic != actor)
         weft_flow_call(out, "critic_train", WEFT_TRAIN, critic,
                        rollout | value | advantage, 0);
 }

@@ -14,6 +14,7 @@ void weft_settings_of(const struct weft_config *c, struct weft_settings *out)
     out->needs.follow_every = c->role[WEFT_SLOT_REFERENCE].follow_every;
     out->needs.follow_mix = c->role[WEFT_SLOT_REFERENCE].follow_mix;
     out->needs.shares = c->role[WEFT_SLOT_REFERENCE].shares;
+    out->needs.critic_shares = c->role[WEFT_SLOT_CRITIC].shares;
     for (int32_t r = 0; r < c->n_rewards; r++)
         if (c->reward[r].type == WEFT_REWARD_MODEL) {
             out->needs.reads_text[out->needs.n_rewards] =

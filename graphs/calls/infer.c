@@ -9,6 +9,12 @@ static enum weft_pack_targets targets_of(enum weft_g_infer_kind kind)
                                           : WEFT_TARGETS_RESPONSE;
 }
 
+/* The others are by the score vector. */
+static bool by_language_head(enum weft_g_infer_kind kind)
+{
+    return kind == WEFT_INFER_LOGPROB || kind == WEFT_INFER_LOGPROB_ALL;
+}
+
 int32_t weft_g_infer_out_place(const struct weft_g_layout *layout, int32_t dp)
 {
     return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0)->place;
@@ -53,7 +59,7 @@ static void by_parts(const struct weft_g_pass *pass,
                                                     .y = x});
     if (!stage->is_last)
         return;
-    if (kind == WEFT_INFER_LOGPROB || kind == WEFT_INFER_LOGPROB_ALL) {
+    if (by_language_head(kind)) {
         weft_g_stage_logprob(pass, stage, view->fwd, batch, x,
                              inv_temperature, n, out);
     } else {
@@ -67,7 +73,8 @@ static void by_parts(const struct weft_g_pass *pass,
 /* The same of a tp group that is a gang, in one task of each member. */
 static void by_gang(const struct weft_g_pass *pass,
                     const struct weft_g_view *view,
-                    const struct weft_g_stage *stage, float inv_temperature,
+                    const struct weft_g_stage *stage,
+                    enum weft_g_infer_kind kind, float inv_temperature,
                     int32_t n, struct weft_tile *const out[],
                     const struct weft_g_value *batch,
                     const struct weft_g_value *x)
@@ -76,7 +83,8 @@ static void by_gang(const struct weft_g_pass *pass,
     weft_g_stage_members(pass, stage, &members);
     weft_insert_infer_stage(pass->seq, &members, pass->shape,
                             &view->fwd[stage->place[0]], batch->at[0],
-                            x->at[0], inv_temperature, n, out);
+                            x->at[0], !by_language_head(kind),
+                            inv_temperature, n, out);
 }
 
 /* Submits the stages one after another; the last one writes the samples' `out`
@@ -103,7 +111,8 @@ static void through(const struct weft_g_pass *pass,
             weft_g_value_fetch(pass, &before, &previous, &stage, &x);
         }
         if (gang)
-            by_gang(pass, view, &stage, inv_temperature, n, out, &b, &x);
+            by_gang(pass, view, &stage, kind, inv_temperature, n, out, &b,
+                    &x);
         else
             by_parts(pass, view, &stage, kind, inv_temperature, n, out, &b,
                      &x);

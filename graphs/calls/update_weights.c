@@ -176,14 +176,17 @@ static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)
     return all;
 }
 
-/* Of whole published tiles what training changes. */
+/* Of whole published tiles what training changes: with adapters a part of them,
+ * or nothing of a head's blocks, which are not cut. */
 static struct weft_layer_tiles trained_part(const struct weft_g_model *m,
                                             struct weft_layer_tiles tiles)
 {
     int32_t first = weft_g_frozen_parts(&m->shape);
     for (int32_t b = 0; b < WEFT_MAX_BLOCKS && first > 0; b++)
         if (tiles.block[b])
-            tiles.block[b] = weft_tile_part(tiles.block[b], first);
+            tiles.block[b] = weft_tile_n_parts(tiles.block[b]) > first
+                               ? weft_tile_part(tiles.block[b], first)
+                               : NULL;
     if (tiles.norms && first > 0)
         tiles.norms = weft_tile_part(tiles.norms, first);
     return tiles;

@@ -164,7 +164,7 @@ static void add_parts(const struct weft_shape *s, enum weft_tile_kind kind,
         break;
     case WEFT_TILE_FINAL:
         add_part(out, WEFT_PART_NORM, h, 0, s->dtype);
-        if (s->scalar_head)
+        if (weft_shape_has_score(s))
             add_part(out, WEFT_PART_SCORE, h, 0, s->dtype);
         break;
     default:
@@ -296,8 +296,8 @@ bool weft_shape_alike(const struct weft_shape *a, const struct weft_shape *b)
         && a->vocab == b->vocab && a->qkv_bias == b->qkv_bias
         && a->o_bias == b->o_bias && a->qk_norm == b->qk_norm
         && a->tied == b->tied && a->scalar_head == b->scalar_head
-        && a->dtype == b->dtype && a->n_blocks == b->n_blocks
-        && a->lora_rank == b->lora_rank
+        && a->value_head == b->value_head && a->dtype == b->dtype
+        && a->n_blocks == b->n_blocks && a->lora_rank == b->lora_rank
         && memcmp(&a->rms_eps, &b->rms_eps, sizeof a->rms_eps) == 0
         && same_rope(a, b);
 }
@@ -318,7 +318,9 @@ int64_t weft_shape_n_params(const struct weft_shape *s)
     int64_t layer = qkv * h + s->n_heads * d * h + 3 * h * s->intermediate
                   + 2 * h + (s->qkv_bias ? qkv : 0) + (s->o_bias ? h : 0)
                   + (s->qk_norm ? 2 * d : 0) + n_adapters(s);
-    int64_t head = s->scalar_head ? h : s->tied ? 0 : (int64_t) s->vocab * h;
+    bool language = !s->scalar_head && !s->tied;
+    int64_t head = (language ? (int64_t) s->vocab * h : 0)
+                 + (weft_shape_has_score(s) ? h : 0);
     return s->vocab * h + s->n_layers * layer + h + head;
 }
 
@@ -326,7 +328,8 @@ int64_t weft_shape_n_trained(const struct weft_shape *s)
 {
     return s->lora_rank == 0
              ? weft_shape_n_params(s)
-             : s->n_layers * n_adapters(s) + (s->scalar_head ? s->hidden : 0);
+             : s->n_layers * n_adapters(s)
+                   + (weft_shape_has_score(s) ? s->hidden : 0);
 }
 
 double weft_shape_changed_bytes(const struct weft_shape *s, int32_t tp)
@@ -336,7 +339,7 @@ double weft_shape_changed_bytes(const struct weft_shape *s, int32_t tp)
         return (double) weft_shape_n_params(s) * element / tp;
     double whole = (double) s->lora_rank * LORA_WHOLE * s->hidden;
     double cut = (double) n_adapters(s) - whole;
-    double score = s->scalar_head ? (double) s->hidden : 0;
+    double score = weft_shape_has_score(s) ? (double) s->hidden : 0;
     return s->n_layers * (sizeof(float) * whole + element * cut / tp)
          + sizeof(float) * score;
 }

@@ -58,13 +58,16 @@ struct weft_shape {
     bool qkv_bias, o_bias, qk_norm, tied;
     /* the head is score (1, hidden), without a vocabulary */
     bool scalar_head;
+    /* a score vector beside the language head: a critic that shares all else
+     * with the policy. Only plans have it: no kernel computes both heads. */
+    bool value_head;
     /* The score of a text is that of its last token other than score_pad, as
      * in Transformers; without score_skips_pad it is that of its last
      * token. */
     bool score_skips_pad;
     int32_t score_pad;
     /* Rank of the LoRA adapters beside every matrix of the layers, which alone
-     * are trained then, with a scalar head's vector; 0: there are none, and all
+     * are trained then, with a score vector; 0: there are none, and all
      * weights are. Only plans have them: no kernel computes with adapters. */
     int32_t lora_rank;
     enum weft_dtype dtype; /* published weights, product inputs, KV */
@@ -98,6 +101,12 @@ int weft_shape_partition(struct weft_shape *shape, int32_t n_blocks,
  * texts; both shapes are partitioned. */
 bool weft_shape_alike(const struct weft_shape *a, const struct weft_shape *b);
 
+/* Whether it has a score vector, alone or beside a language head. */
+WEFT_INLINE bool weft_shape_has_score(const struct weft_shape *shape)
+{
+    return shape->scalar_head || shape->value_head;
+}
+
 /* The lowest block that holds KV head `kv`. */
 int32_t weft_shape_kv_owner(const struct weft_shape *shape, int32_t kv);
 
@@ -109,7 +118,7 @@ enum weft_tile_kind {
     WEFT_TILE_LAYER, /* per layer and block: the matrices */
     WEFT_TILE_NORMS, /* per layer: replicated vectors, always f32 */
     WEFT_TILE_HEAD,  /* per block: lm_head rows; absent for a scalar head */
-    WEFT_TILE_FINAL, /* final norm, and the score vector of a scalar head */
+    WEFT_TILE_FINAL, /* final norm, and the score vector if there is one */
     WEFT_N_TILE_KINDS
 };
 

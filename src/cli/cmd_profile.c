@@ -261,7 +261,7 @@ static int run(const struct options *o, int n_words, char **word,
         word[0], n_words - 1, (const char *const *) word + 1, &config, err);
     if (rc)
         return rc;
-    rc = weft_run_check_adapters(&config, "kernels have", err);
+    rc = weft_run_check_supported(&config, "measured costs have", err);
     if (rc) {
         weft_config_release(&config);
         return rc;

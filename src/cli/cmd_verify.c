@@ -467,7 +467,7 @@ static int read_algorithm(const struct weft_verify_job *job,
     if (rc)
         return rc;
     *out = config.algorithm;
-    rc = weft_run_check_adapters(&config, "training has", err);
+    rc = weft_run_check_supported(&config, "training has", err);
     weft_config_release(&config);
     return rc;
 }

@@ -125,7 +125,7 @@ struct weft_role_config {
     float follow_mix;     /* the policy's share */
     int32_t lora_rank;    /* of adapters, if it is trained; 0: none */
     bool shares;          /* the reference: the actor's weights, if that has
-                             adapters */
+                             adapters; the critic: all but its head */
     struct weft_optimizer_config optim; /* if it is trained */
 };
 

@@ -86,6 +86,7 @@ int weft_run_arch(const struct weft_config *config,
         arch.pad = arch.eos[0]; /* as TRL does; Transformers wants one */
     if (role->trained && role->slot >= 0)
         arch.shape.lora_rank = config->role[role->slot].lora_rank;
+    arch.shape.value_head = role->value_head;
     if (role->scalar && role->trained)
         weft_arch_make_scalar(&arch); /* a language model's trunk will do */
     if (arch.shape.scalar_head != role->scalar)
@@ -157,9 +158,18 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
     return rc;
 }
 
-int weft_run_check_adapters(const struct weft_config *config, const char *who,
-                            struct weft_err *err)
+int weft_run_check_supported(const struct weft_config *config,
+                             const char *who, struct weft_err *err)
 {
+    for (int s = 0; s < WEFT_CONFIG_ROLES; s++)
+        if (config->role[s].shares)
+            return weft_err_set(
+                err, WEFT_EINVAL,
+                "'%s' is true, but %s no models that share weights yet, "
+                "which "
+                "only weft plan and weft simulate know, by a cluster's "
+                "description; set it to false",
+                weft_config_name(config, &config->role[s].shares), who);
     for (int s = 0; s < WEFT_CONFIG_ROLES; s++)
         if (config->role[s].lora_rank > 0)
             return weft_err_set(

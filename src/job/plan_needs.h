@@ -60,10 +60,11 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                         int32_t n_devices, int32_t n_gpus,
                         struct weft_run_needs *out, struct weft_err *err);
 
-/* Refuses a configuration with LoRA adapters where planning is not all that is
- * done. who: "training has". Errors: WEFT_EINVAL. */
-int weft_run_check_adapters(const struct weft_config *config, const char *who,
-                            struct weft_err *err);
+/* Refuses a configuration with LoRA adapters, or with models that share
+ * weights, where planning is not all that is done. who: "training has".
+ * Errors: WEFT_EINVAL. */
+int weft_run_check_supported(const struct weft_config *config,
+                             const char *who, struct weft_err *err);
 
 /* The stage fusion of a plan is what the plan says, or the configuration.
  * Pipelines that are to be fused lie beside one another then. Errors: those of

@@ -79,7 +79,7 @@ int weft_profile_read(const char *path, const struct weft_config *config,
                       struct weft_costs_file *out, struct weft_err *err)
 {
     struct weft_costs_machine here;
-    int rc = weft_run_check_adapters(config, "measured costs have", err);
+    int rc = weft_run_check_supported(config, "measured costs have", err);
     if (!rc)
         rc = weft_profile_machine(config, 1, &here, err);
     return rc ? rc : weft_costs_file_read(path, &here, out, err);

@@ -393,7 +393,9 @@ static void put_role(FILE *f, const struct weft_dataflow *flow, int32_t i)
             r->trained        ? "trained"
             : r->follows >= 0 ? "not trained"
                               : "frozen",
-            r->scalar ? ", scalar head" : "");
+            r->scalar       ? ", scalar head"
+            : r->value_head ? ", value head beside its own"
+                            : "");
     if (r->follows >= 0)
         fprintf(f, "; every %d iterations %g of %s and %g of itself",
                 (int) r->every, (double) r->mix, flow->role[r->follows].name,

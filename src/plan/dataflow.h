@@ -30,10 +30,11 @@ enum { WEFT_MAX_ROLES = 16, WEFT_MAX_FIELDS = 32, WEFT_MAX_NAME = 32 };
 struct weft_role {
     char name[WEFT_MAX_NAME]; /* "actor" */
     bool trained;
-    bool scalar;   /* its head gives one number per token */
-    int32_t index; /* reward models: which of the configuration's rewards;
+    bool scalar;     /* its head gives one number per token */
+    bool value_head; /* such a head beside its own: it is the critic, too */
+    int32_t index;   /* reward models: which of the configuration's rewards;
                       else -1 */
-    int32_t slot;  /* others: where its settings are in the configuration;
+    int32_t slot;    /* others: where its settings are in the configuration;
                       -1: nowhere */
     /* A frozen role may follow a trained one: after every `every`-th
      * iteration its weights become mix times that role's and 1 - mix times

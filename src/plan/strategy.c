@@ -390,15 +390,16 @@ static const struct strategy *advised(const struct making *m)
                                       : "deepspeed-chat");
 }
 
-/* The role of that name, or whose calls begin with it, as "ref_infer" does with
- * "ref"; -1: none. */
+/* The role of that name, or whose name and calls begin with it, as "reference"
+ * and "ref_infer" do with "ref"; -1: none. */
 static int32_t find_role(const struct weft_dataflow *flow, const char *name)
 {
     size_t n = strlen(name);
     int32_t r = weft_flow_find_role(flow, name);
     for (int32_t i = 1; i < flow->n_calls && r < 0; i++)
         if (weft_flow_placed(flow, i) && flow->call[i].name[n] == '_'
-            && strncmp(flow->call[i].name, name, n) == 0)
+            && strncmp(flow->call[i].name, name, n) == 0
+            && strncmp(flow->role[flow->call[i].role].name, name, n) == 0)
             r = flow->call[i].role;
     return r;
 }

@@ -395,7 +395,7 @@ int weft_trainer_open_with(const char *config, int n_override,
                           "tokenizer",
                           config);
     if (!rc)
-        rc = weft_run_check_adapters(&t->config, "training has", err);
+        rc = weft_run_check_supported(&t->config, "training has", err);
     rc = weft_world_agree(rc, err);
     if (!rc)
         rc = open_all(t, err);
