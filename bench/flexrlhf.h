@@ -32,6 +32,11 @@ enum strategy {
     COEXISTED,
     INTERLEAVED
 };
+/* Whether the critic is a value head on the actor. */
+static inline bool is_shared(enum strategy s)
+{
+    return s >= STANDALONE;
+}
 static const char *const name_of[] = {
     "DeepSpeed-Chat",  "Interleave1",    "Interleave2", "Disaggregated",
     "trlX standalone", "trlX coexisted", "Interleaving"};
@@ -67,11 +72,23 @@ static const struct cell cells[] = {
     {"V", 32, COEXISTED, false, {8.87, 4.24, 0, 0}},
     {"V", 32, INTERLEAVED, false, {109.18, 46.16, 0, 0}}};
 
+/* What configurations of one size differ in; none of it in tables I to III. */
+struct setting {
+    bool shared; /* AC-Share */
+    bool keeps;
+};
+static const struct setting plain = {false, false};
+static inline struct setting setting_of(const struct cell *row)
+{
+    return (struct setting){is_shared(row->strategy), row->keeps};
+}
+
 struct bench {
     char dir[256];
     struct weft_cluster cluster;
-    double gather_share;             /* of links' rates, calibrated */
-    double sample_bytes[N_SIZES][2]; /* of a device; [1]: keeps activations */
+    double gather_share; /* of links' rates, calibrated */
+    /* of a device; [1]: AC-Share; [1]: keeps activations */
+    double sample_bytes[N_SIZES][2][2];
 };
 
 /* tp in a node; 52 heads are cut in four at the most. */
@@ -101,10 +118,10 @@ static inline double cache_bytes(int size)
 
 /* The configuration of a batch on so many nodes. */
 static inline void read_config(const struct bench *b, int size, int samples,
-                               int groups, bool keeps,
+                               int groups, struct setting setting,
                                struct weft_config *out)
 {
-    enum { N_WORDS = 9 };
+    enum { N_WORDS = 10 };
     char path[600], word[N_WORDS][700];
     const char *words[N_WORDS];
     const char *name = sizes[size].name;
@@ -117,9 +134,12 @@ static inline void read_config(const struct bench *b, int size, int samples,
     snprintf(word[4], sizeof word[4], "rollout.prompts=%d", samples);
     snprintf(word[5], sizeof word[5], "numerics.gradient_groups=%d", groups);
     snprintf(word[6], sizeof word[6], "train.recompute=%s",
-             keeps ? "false" : "true");
+             setting.keeps ? "false" : "true");
     snprintf(word[7], sizeof word[7], "actor.lora_rank=%d", LORA_RANK);
-    snprintf(word[8], sizeof word[8], "critic.lora_rank=%d", LORA_RANK);
+    snprintf(word[8], sizeof word[8], "critic.lora_rank=%d",
+             setting.shared ? 0 : LORA_RANK);
+    snprintf(word[9], sizeof word[9], "critic.shares=%s",
+             setting.shared ? "true" : "false");
     for (int i = 0; i < N_WORDS; i++)
         words[i] = word[i];
     CHECK(weft_run_config_read(path, N_WORDS, words, out, &err));
@@ -134,7 +154,8 @@ struct layout {
 };
 
 static inline double price(const struct bench *b, int size, int call,
-                           const struct layout *l, int samples, bool keeps)
+                           const struct layout *l, int samples,
+                           struct setting setting)
 {
     const struct weft_lengths lengths = {.kind = WEFT_LENGTHS_MOST};
     struct weft_cluster cluster = b->cluster;
@@ -150,7 +171,7 @@ static inline double price(const struct bench *b, int size, int call,
     while (groups < dp)
         groups *= 2;
     cluster.kind[0].inside.bytes_per_s *= l->tp; /* as in bench/papers.c */
-    read_config(b, size, samples, groups, keeps, &config);
+    read_config(b, size, samples, groups, setting, &config);
     CHECK(weft_run_needs_read(&config, 16, DEVICES, 0, &needs, &err));
     CHECK(
         weft_pricer_create(&config, &needs.plan, &how, false, &pricer, &err));
@@ -163,7 +184,7 @@ static inline double price(const struct bench *b, int size, int call,
         .tp = l->tp,
         .pp = 1,
         .zero = trains && dp > 1 ? l->zero : 0,
-        .recompute = trains && !keeps};
+        .recompute = trains && !setting.keeps};
     CHECK(weft_pricer_price(pricer, &plan, 1u << at, priced, &err));
     weft_pricer_free(pricer);
     weft_config_release(&config);
@@ -207,7 +228,7 @@ static inline struct step play(const struct bench *b, const struct cell *row,
 {
     int n = row->devices, zero = size == 0 ? 2 : 3;
     enum strategy s = row->strategy;
-    bool shared = s >= STANDALONE, two = s == INTERLEAVE_2;
+    bool shared = is_shared(s), two = s == INTERLEAVE_2;
     bool apart = s == DISAGGREGATED, by_zero = size >= 2 && !apart;
     int infers = apart ? inferring(n) : two ? n / 2 : n;
     int trains = apart ? n - generating(n) - infers : infers;
@@ -225,12 +246,13 @@ static inline struct step play(const struct bench *b, const struct cell *row,
     struct step step = {.samples = samples};
     double t[N_CALLS] = {0};
     for (int c = 0; c < N_CALLS; c++)
-        if (!shared || (c != CRITIC && c != TRAIN_CRITIC))
-            t[c] = price(b, size, c, &of[c], samples, row->keeps);
+        if (!shared || c != TRAIN_CRITIC) /* TRAIN is of both */
+            t[c] = price(b, size, c, &of[c], samples, setting_of(row));
     step.gathered = by_zero ? gathers(b, size, generates) : 0;
     if (s == STANDALONE) { /* the others have one device less */
         t[GENERATE] *= n / (n - 1.0);
         t[REFERENCE] *= n / (n - 1.0);
+        t[CRITIC] *= n / (n - 1.0);
         t[TRAIN] *= n / (n - 1.0);
     }
     step.generation = t[GENERATE] + step.gathered;
@@ -247,7 +269,8 @@ static inline struct step play(const struct bench *b, const struct cell *row,
 
 /* Bytes of a sample on a device: between 2 and 4 samples of each of 8
  * replicas. */
-static inline double slope(const struct bench *b, int size, bool keeps)
+static inline double slope(const struct bench *b, int size,
+                           struct setting setting)
 {
     const struct weft_g_job job = {
         .n_ranks = 1, .n_devices = DEVICES, .place_per_device = true};
@@ -257,7 +280,7 @@ static inline double slope(const struct bench *b, int size, bool keeps)
         struct weft_run_needs needs;
         struct weft_plan plan;
         int each = 2 << i;
-        read_config(b, size, each * DEVICES, DEVICES, keeps, &config);
+        read_config(b, size, each * DEVICES, DEVICES, setting, &config);
         CHECK(weft_run_needs_read(&config, 1, DEVICES, 0, &needs, &err));
         CHECK(weft_run_plan(&config, &needs.plan, &plan, &err));
         bool gangs = false;
@@ -280,7 +303,7 @@ static inline double weights(const struct cell *row, int size)
     double layers = 2 * w / sizes[size].layers;
     if (row->strategy == DISAGGREGATED)
         return 3 * w / node_tp(size); /* what infers, tp in a node */
-    if (size == 0 || row->strategy >= STANDALONE)
+    if (size == 0 || is_shared(row->strategy))
         return whole[row->strategy] * w;
     return 4 * w / n + layers; /* halves have half of the models each */
 }
@@ -291,7 +314,8 @@ static inline int largest_batch(const struct bench *b, const struct cell *row,
 {
     double room = WEFT_BATCH_SHARE * b->cluster.kind[0].memory_bytes
                 - weights(row, size);
-    double each = b->sample_bytes[size][row->keeps];
+    struct setting setting = setting_of(row);
+    double each = b->sample_bytes[size][setting.shared][setting.keeps];
     if (row->strategy == DISAGGREGATED)
         each /= node_tp(size);
     return room < each ? 0 : (int) (room / each);

@@ -84,6 +84,19 @@ static double implied_rails(const struct bench *b, const struct cell *row,
     return TOKENS * weight_bytes(size) * (nodes - 1) / nodes / left_s / 1e9;
 }
 
+/* The batch of a device with which a step has the published rate, at most
+ * `most`. */
+static int implied_batch(const struct bench *b, const struct cell *row,
+                         int size, int most)
+{
+    for (int n = 1; n < most; n++) {
+        struct step step = play(b, row, size, samples_of(row, size, n));
+        if (step.samples / step.seconds >= row->rate[size])
+            return n;
+    }
+    return most;
+}
+
 /* Why cells are off, where that is known. */
 static const char *why_missed(const struct bench *b, const struct cell *row,
                               int size, const struct got *g)
@@ -103,6 +116,12 @@ static const char *why_missed(const struct bench *b, const struct cell *row,
     if (row->strategy == INTERLEAVE_2 && size < 2)
         return "half as fast as DeepSpeed-Chat there, as if its halves did "
                "not run side by side";
+    if (row->strategy == INTERLEAVED && row->keeps) {
+        snprintf(text, sizeof text,
+                 "as if %d samples fitted a device, not %d",
+                 implied_batch(b, row, size, g->batch), g->batch);
+        return text;
+    }
     if (row->strategy == STANDALONE
         || (row->strategy == COEXISTED && size == 0)) {
         snprintf(text, sizeof text,
@@ -195,8 +214,7 @@ static void print_order(struct got got[][N_SIZES])
                 const struct cell *a = &cells[i], *b = &cells[j];
                 double x = a->rate[k], y = b->rate[k];
                 if (a->devices != b->devices || a->keeps != b->keeps
-                    || (a->strategy < STANDALONE)
-                           != (b->strategy < STANDALONE)
+                    || is_shared(a->strategy) != is_shared(b->strategy)
                     || x <= 0 || y <= 0 || fabs(x / y - 1) < 0.02)
                     continue;
                 bool same = (x > y) == (got[i][k].rate > got[j][k].rate);
@@ -229,7 +247,7 @@ static void print_more(const struct bench *b, struct got got[][N_SIZES])
             int at = 1;
             for (int tp = 1; tp <= node_tp(k); tp *= 2) {
                 const struct layout l = {16, tp, k ? 3 : 2};
-                double s = price(b, k, c, &l, n, false);
+                double s = price(b, k, c, &l, n, plain);
                 at = s < best ? tp : at;
                 best = fmin(best, s);
             }
@@ -280,13 +298,13 @@ static void print_mixed(const struct bench *b,
     int load = n * DEVICES / trained;
     double generated = turns
                      * price(b, SIZE, GENERATE, &generates,
-                             (n + turns - 1) / turns, false);
-    double frozen = fmax(price(&v100, SIZE, REFERENCE, &infers, n, false),
-                         price(&v100, SIZE, REWARD, &infers, n, false));
+                             (n + turns - 1) / turns, plain);
+    double frozen = fmax(price(&v100, SIZE, REFERENCE, &infers, n, plain),
+                         price(&v100, SIZE, REWARD, &infers, n, plain));
     double seconds = generated
-                   + fmax(frozen, price(b, SIZE, CRITIC, &rest, load, false))
-                   + price(b, SIZE, TRAIN, &rest, load, false)
-                   + price(b, SIZE, TRAIN_CRITIC, &rest, load, false);
+                   + fmax(frozen, price(b, SIZE, CRITIC, &rest, load, plain))
+                   + price(b, SIZE, TRAIN, &rest, load, plain)
+                   + price(b, SIZE, TRAIN_CRITIC, &rest, load, plain);
     double rate = n / seconds;
     printf(
         "table III, 33B, 8 A100 and 8 V100: %.2f samples/s published, %.2f "
@@ -416,11 +434,14 @@ int main(int argc, char **argv)
     b.cluster.kind[0].task_s = mixed.kind[1].task_s = 0;
     make_files(&b);
     for (int k = 0; k < N_SIZES; k++)
-        for (int keeps = 0; keeps < (k < 2 ? 2 : 1); keeps++) {
-            b.sample_bytes[k][keeps] = slope(&b, k, keeps);
-            printf("%s: a sample takes %.3f GiB of a device%s\n",
-                   sizes[k].name, b.sample_bytes[k][keeps] / 0x1p30,
-                   keeps ? ", activations kept" : "");
+        for (int i = 0; i < (k < 2 ? 4 : 1); i++) {
+            struct setting setting = {i / 2, i % 2};
+            double *bytes = &b.sample_bytes[k][setting.shared][setting.keeps];
+            *bytes = slope(&b, k, setting);
+            printf("%s: a sample takes %.3f GiB of a device%s%s\n",
+                   sizes[k].name, *bytes / 0x1p30,
+                   setting.shared ? ", AC-Share" : "",
+                   setting.keeps ? ", activations kept" : "");
             fflush(stdout);
         }
     calibrate(&b);
