@@ -96,6 +96,17 @@ ppo 2 p2d runtime.devices=4 runtime.place=device \
     layout=dp2tp2pp2,zero=2,micro_batches=2 train.mini_batches_ahead=1 ||
     complain "2 ranks: $?"
 same p2d one
+# two replicas of a rank add their gradients before these go to the other rank
+for zero in 0 1 3; do
+    ppo 2 "p2z$zero" runtime.devices=2 runtime.place=device \
+        layout=dp4,zero=$zero || complain "2 ranks, ZeRO $zero: $?"
+    same "p2z$zero" one
+done
+ppo 1 eight runtime.devices=1 numerics.gradient_groups=8 ||
+    complain "eight groups: $?"
+ppo 2 p2e runtime.devices=2 runtime.place=device layout=dp4,zero=2 \
+    numerics.gradient_groups=8 || complain "2 ranks, eight groups: $?"
+same p2e eight
 ppo 4 p4 runtime.devices=1 layout=tp2pp2,recompute || complain "4 ranks: $?"
 same p4 one
 ppo 4 p4z runtime.devices=2 layout=dp4tp2,zero=3 \
