@@ -146,7 +146,8 @@ static inline double moves(const int32_t *choice, int32_t c)
         return 0;
     const struct weft_call_plan *a = trained(choice, c);
     const struct weft_call_plan *b = &chosen(choice, c)->plan;
-    return alike(a, b) ? 0 : move_s(NULL, p.call[c].role, a, b);
+    return alike(a, b) && a->zero < 3 ? 0
+                                      : move_s(NULL, p.call[c].role, a, b);
 }
 
 struct oracle {

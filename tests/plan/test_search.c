@@ -33,6 +33,13 @@ static void test_apart(void)
     CHECK(fabs(v.bytes - (51 + 2)) < 1e-12);
     p.move = move_s; /* no layout changes on its devices */
     CHECK(fabs(value(first).period - 9) < 1e-12);
+    option[3][0].plan.zero = 3; /* which divides them all the same */
+    double move = move_s(NULL, 0, &option[3][0].plan, &option[0][0].plan);
+    v = value(first);
+    CHECK(move > 0);
+    CHECK(fabs(v.period - (9 + move)) < 1e-9);
+    CHECK(fabs(v.bound - (9 + move)) < 1e-9);
+    option[3][0].plan.zero = 0;
     p.call[0].n_options = 0;
     add(0, part, 4, 1, 2, 3);
     v = value(first); /* weights move to the right: 0.75 */

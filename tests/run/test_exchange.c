@@ -9,13 +9,13 @@
 
 /* Two ranks of two places, with a replica at each. The sums over a rank's
  * gradient groups are a subtree. */
-#define REPLICAS(layout, groups)                                              \
-    {                                                                         \
-        "replicas", 2, 2, true,                                               \
-        {                                                                     \
-            "layout=" layout, "numerics.gradient_groups=" groups,             \
-                "ppo.mini_batches=1", "ppo.epochs=1", actor                   \
-        }                                                                     \
+#define REPLICAS(layout, groups)                                             \
+    {                                                                        \
+        "replicas", 2, 2, true,                                              \
+        {                                                                    \
+            "layout=" layout, "numerics.gradient_groups=" groups,            \
+                "ppo.mini_batches=1", "ppo.epochs=1", actor                  \
+        }                                                                    \
     }
 
 /* Its tables are apart. */
@@ -48,8 +48,8 @@ static double sent(const struct weft_trainer *t,
             || t->flow.call[task->call].role != 0)
             continue;
         for (int64_t a = task->access; a < task->access + task->n_access; a++)
-            *(r->access[a].mode == 0 ? &from : &to) =
-                &r->tile[r->access[a].tile];
+            *(r->access[a].mode == 0 ? &from
+                                     : &to) = &r->tile[r->access[a].tile];
         REQUIRE(from && to);
         CHECK(rank_of(t, from->place) != rank_of(t, to->place));
         if (to->mem == mem)
@@ -85,5 +85,5 @@ static void test_exchange(void)
     check(&leaves, 1, 1);
 }
 
-WEFT_TESTS("run/exchange", {"make_actor", make_actor}, {"test_exchange", test_exchange},
-           {"teardown", teardown})
+WEFT_TESTS("run/exchange", {"make_actor", make_actor},
+           {"test_exchange", test_exchange}, {"teardown", teardown})

@@ -103,8 +103,9 @@ struct weft_search_problem {
      * devices; calls of no set need it alone. */
     int32_t n_together;
     uint32_t together[WEFT_SEARCH_TOGETHER];
-    /* Seconds that a role's weights take from one layout to another; 0 where
-     * they are alike. NULL: moves take no time. */
+    /* Seconds that a role's weights take from one layout to another. It is not
+     * asked where they are alike, but for ZeRO 3, which gathers them: that is
+     * 0. NULL: moves take no time. */
     double (*move)(void *ctx, int32_t role, const struct weft_call_plan *from,
                    const struct weft_call_plan *to);
     void *ctx;
