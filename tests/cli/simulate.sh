@@ -390,7 +390,7 @@ options=
 for costs in "" costs=none.json; do
     # shellcheck disable=SC2086
     expect 0 "within the model" "$ppo" --search --evaluations 20 \
-        cluster=two.yaml rollout.prompts=256 $costs
+        cluster=two.yaml rollout.prompts=256 ppo.epochs=4 $costs
     : "${fastest:=$(awk '/within the model/ { print $8 }' out)}"
     awk -v n="${costs:+1}" -v s="$fastest" '/^(ref|critic)_infer/ && $2 == 0 { all++
             ok += n ? $5 == 1 && $6 == 1 : $5 == 2 }
