@@ -34,7 +34,8 @@ graphs_sources = \
 	%D%/calls/model.c \
 	%D%/calls/offload.c \
 	%D%/calls/pipeline.c %D%/calls/pipeline.h \
-	%D%/calls/reallocate.c \
+	%D%/calls/reallocate.c %D%/calls/reallocate_inside.h \
+	%D%/calls/reallocate_tiles.c \
 	%D%/calls/shard.c %D%/calls/shard.h \
 	%D%/calls/stage.c %D%/calls/stage.h \
 	%D%/calls/stage_backward.c %D%/calls/stage_exchange.c \

@@ -11,10 +11,9 @@
  * a view has needed them; the adapters, the last parts of such tiles, move
  * there. With ZeRO 3 all of it moves.
  */
+#include "graphs/calls/reallocate_inside.h"
+
 #include "base/alloc.h"
-#include "codelets/parts.h"
-#include "graphs/calls/shard.h"
-#include "graphs/calls/tiles.h"
 
 /* Calls visit for every tile that a stage's places need, once per place. */
 typedef void (*need_fn)(void *arg, int32_t place, enum weft_tile_kind kind,
@@ -206,329 +205,6 @@ void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
 
 /* ---- The view --------------------------------------------------------- */
 
-struct opening {
-    struct weft_g_view *view;
-    struct weft_seq *seq;
-    const struct weft_where *where;
-    bool keeps; /* places get copies of what they have, too */
-    int32_t *node, *have, *want; /* (n_places) */
-    int32_t *lack;               /* (n_places): places that lack a piece */
-    struct weft_move_load *load; /* (n_places) */
-    struct weft_move *move;      /* (n_places) */
-    struct weft_err *err;
-};
-
-/* One tile of the view: which places have it, and which need a copy. */
-struct wanted {
-    enum weft_tile_kind kind;
-    int32_t layer, block;
-    int32_t n_have, n_want; /* of o->have, o->want */
-};
-
-static int keep(struct weft_g_view *v, struct weft_tile *tile,
-                struct weft_err *err)
-{
-    if (v->n_copies % 64 == 0) {
-        size_t n = (size_t) v->n_copies + 64;
-        void *more = weft_realloc(v->copy, n, sizeof *v->copy);
-        if (!more) {
-            weft_tile_release(tile);
-            return weft_err_nomem(err, "a reallocation", n * sizeof *v->copy);
-        }
-        v->copy = more;
-    }
-    v->copy[v->n_copies++] = tile;
-    return 0;
-}
-
-/* Creates a temporary tile at each place that needs a copy, cut into n pieces
- * like its sources. */
-static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
-                      const size_t at[])
-{
-    struct weft_g_view *v = o->view;
-    const struct weft_g_model *m = v->model;
-    size_t bytes = weft_g_fwd_bytes(&m->shape, w->kind, w->block);
-    int rc = 0;
-    for (int32_t i = 0; i < w->n_want && !rc; i++) {
-        struct weft_tile_id id = {m->name,  "moved weights", 0,
-                                  w->layer, w->block,        o->want[i]};
-        struct weft_tile *after,
-            **to = weft_g_params_slot(&v->fwd[o->want[i]], w->kind, w->layer,
-                                      w->block);
-        rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, to,
-                                   o->err);
-        if (rc)
-            break;
-        rc = keep(v, *to, o->err);
-        if (!rc)
-            rc = weft_tile_cut(*to, n, at, o->err);
-        if (!rc)
-            rc = weft_g_moved_after(m, m, o->want[i], &after, o->err);
-        if (!rc)
-            weft_insert_open(o->seq, o->where, after, 1, to);
-    }
-    return rc;
-}
-
-/* The view's tile at a place. */
-static struct weft_tile *tile_at(const struct opening *o,
-                                 const struct wanted *w, int32_t place)
-{
-    return weft_g_params_tile(&o->view->fwd[place], w->kind, w->layer,
-                              w->block);
-}
-
-/* Copies a tile from places that have it in the right order. */
-static void send(struct opening *o, const struct wanted *w, int32_t n_have,
-                 const int32_t *have, int32_t n_want, const int32_t *want)
-{
-    size_t bytes = weft_g_fwd_bytes(&o->view->model->shape, w->kind,
-                                    w->block);
-    int32_t n = n_want == 0
-                  ? 0
-                  : weft_plan_moves(o->node, n_have, have, n_want, want,
-                                    (double) bytes, o->load, o->move);
-    for (int32_t i = 0; i < n; i++) {
-        weft_insert_copy(o->seq, o->where, tile_at(o, w, o->move[i].from),
-                         tile_at(o, w, o->move[i].to));
-        o->view->copied_bytes += bytes;
-    }
-}
-
-/* Copies one part of a tile from places that have it. */
-static void send_part(struct opening *o, const struct wanted *w, int32_t part)
-{
-    double bytes = 0;
-    if (w->n_have > 0)
-        bytes = (double) weft_tile_bytes(
-            weft_tile_part(tile_at(o, w, o->have[0]), part));
-    int32_t n = weft_plan_moves(o->node, w->n_have, o->have, w->n_want,
-                                o->want, bytes, o->load, o->move);
-    for (int32_t i = 0; i < n; i++) {
-        weft_insert_copy(o->seq, o->where,
-                         weft_tile_part(tile_at(o, w, o->move[i].from), part),
-                         weft_tile_part(tile_at(o, w, o->move[i].to), part));
-        o->view->copied_bytes += (size_t) bytes;
-    }
-}
-
-/* Copies a tile from a place of the other kind of device, into a temporary
- * tile, and puts it into the order of this place's. */
-static int convert(struct opening *o, const struct wanted *w, int32_t place)
-{
-    const struct weft_g_model *m = o->view->model;
-    struct weft_tile *to = tile_at(o, w, place);
-    size_t bytes = weft_tile_bytes(to);
-    weft_plan_moves(o->node, w->n_have, o->have, 1, &place, (double) bytes,
-                    o->load, o->move);
-    struct weft_tile *from = tile_at(o, w, o->move[0].from), *raw;
-    struct weft_tile_id id = {
-        m->name, "weights in another order", 0, w->layer, w->block, place};
-    struct weft_where where = *o->where;
-    int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, &raw,
-                                   o->err);
-    if (rc)
-        return rc;
-    rc = weft_tile_cut_like(raw, from, o->err);
-    where.device = -1;
-    where.position = 0;
-    if (!rc) {
-        weft_insert_copy(o->seq, o->where, from, raw);
-        weft_insert_reorder(o->seq, &where, &m->shape, w->kind, w->block,
-                            weft_rt_is_gpu_place(m->rt, place), raw, to);
-        o->view->copied_bytes += bytes;
-    }
-    weft_tile_release(raw);
-    return rc;
-}
-
-/* Puts places of the home's kind of device before the others; returns how many
- * they are. */
-static int32_t own_kind_first(struct opening *o, int32_t n)
-{
-    const struct weft_g_model *m = o->view->model;
-    int32_t n_own = 0, n_other = 0;
-    for (int32_t i = 0; i < n; i++)
-        if (weft_rt_is_gpu_place(m->rt, o->want[i]) == m->home.on_gpus)
-            o->want[n_own++] = o->want[i];
-        else
-            o->lack[n_other++] = o->want[i];
-    for (int32_t i = 0; i < n_other; i++)
-        o->want[n_own + i] = o->lack[i];
-    return n_own;
-}
-
-/* How a tile of which places have all is cut: into so many pieces. */
-static int32_t cut_of(const struct weft_g_model *m, const struct wanted *w,
-                      size_t at[WEFT_G_MAX_DP])
-{
-    if (!m->trained || m->home.plan.zero >= 3) /* its only owner has it as one
-                                                  piece */
-        return 1;
-    return weft_g_published_cut(&m->shape, &m->home, w->kind, w->layer,
-                                w->block, at);
-}
-
-/* ---- LoRA ---------------------------------------------------------------- */
-
-/* The tile that stays at a place where the home layout has none. */
-static int get_resident(const struct weft_g_model *m, const struct wanted *w,
-                        int32_t place, struct weft_tile **out,
-                        struct weft_err *err)
-{
-    struct weft_tile **slot = weft_g_params_slot(&m->resident[place], w->kind,
-                                                 w->layer, w->block);
-    struct weft_tile_id id = {m->name,  "weights", 0,
-                              w->layer, w->block,  place};
-    size_t at[WEFT_G_MAX_DP];
-    int rc = 0;
-    if (!*slot) {
-        rc = weft_tile_create(m->rt, &id, WEFT_MEM_WEIGHTS,
-                              weft_g_fwd_bytes(&m->shape, w->kind, w->block),
-                              slot, err);
-        if (!rc)
-            rc = weft_tile_cut(*slot, cut_of(m, w, at), at, err);
-    }
-    *out = *slot;
-    return rc;
-}
-
-/* Copies the tile's adapters to the places that want it. */
-static int move_adapters(struct opening *o, const struct wanted *w)
-{
-    struct weft_g_view *v = o->view;
-    const struct weft_g_model *m = v->model;
-    size_t at[WEFT_G_MAX_DP];
-    int32_t n_parts = cut_of(m, w, at);
-    int rc = 0;
-    for (int32_t i = 0; i < w->n_want && !rc; i++)
-        rc = get_resident(m, w, o->want[i],
-                          weft_g_params_slot(&v->fwd[o->want[i]], w->kind,
-                                             w->layer, w->block),
-                          o->err);
-    for (int32_t k = weft_g_frozen_parts(&m->shape); k < n_parts && !rc; k++)
-        send_part(o, w, k);
-    return rc;
-}
-
-/* Gives the view of a model that has no tiles those of its trunk, without
- * adapters. */
-static int take_trunk(struct opening *o, const struct needs *needs, size_t i,
-                      const struct wanted *w)
-{
-    struct weft_g_view *v = o->view;
-    const struct weft_g_model *trunk = v->model->trunk;
-    size_t at[WEFT_G_MAX_DP];
-    bool whole = cut_of(trunk, w, at) == 1;
-    int rc = 0;
-    for (int32_t p = 0; p < trunk->n_places && !rc; p++) {
-        struct weft_tile *tile = weft_g_params_tile(&trunk->fwd[p], w->kind,
-                                                    w->layer, w->block);
-        if (!needs->need[(size_t) p * needs->n + i])
-            continue;
-        if (!tile)
-            rc = get_resident(trunk, w, p, &tile, o->err);
-        if (!rc)
-            *weft_g_params_slot(&v->fwd[p], w->kind, w->layer,
-                                w->block) = whole ? tile
-                                                  : weft_tile_part(tile, 0);
-    }
-    return rc;
-}
-
-/* ---- Tiles -------------------------------------------------------------- */
-
-/* Copies a place's own tile, which others then get from the copy. */
-static int keep_own(struct opening *o, struct wanted *w, int32_t place,
-                    struct weft_tile *own)
-{
-    size_t at[WEFT_G_MAX_DP];
-    int32_t n = cut_of(o->view->model, w, at);
-    o->want[0] = place;
-    w->n_want = 1;
-    int rc = make_tiles(o, w, n, at);
-    if (!rc)
-        weft_insert_copy(o->seq, o->where, own, tile_at(o, w, place));
-    w->n_want = 0;
-    return rc;
-}
-
-/* Copies one tile from places that have all of it. */
-static int move_tile(struct opening *o, const struct wanted *w)
-{
-    const struct weft_g_model *m = o->view->model;
-    size_t at[WEFT_G_MAX_DP];
-    int32_t n_own = weft_reorders(&m->shape, w->kind)
-                      ? own_kind_first(o, w->n_want)
-                      : w->n_want;
-    int rc = make_tiles(o, w, cut_of(m, w, at), at);
-    if (!rc)
-        send(o, w, w->n_have, o->have, n_own, o->want);
-    if (rc || n_own == w->n_want)
-        return rc;
-    const int32_t *other = o->want + n_own;
-    rc = convert(o, w, other[0]);
-    if (!rc)
-        send(o, w, 1, other, w->n_want - n_own - 1, other + 1);
-    return rc;
-}
-
-/* Copies piece number i of a tile from its owner, or from a place that
- * received it before. */
-static void move_piece(struct opening *o, const struct wanted *w, int32_t i,
-                       const struct weft_g_piece *piece,
-                       struct weft_tile *owned)
-{
-    int32_t n_lack = 0, owner = piece->place;
-    size_t bytes = weft_tile_bytes(owned);
-    for (int32_t k = 0; k < w->n_want; k++) {
-        if (o->want[k] == owner)
-            weft_insert_copy(o->seq, o->where, owned,
-                             weft_tile_part(tile_at(o, w, owner), i));
-        else
-            o->lack[n_lack++] = o->want[k];
-    }
-    int32_t n = n_lack == 0
-                  ? 0
-                  : weft_plan_moves(o->node, 1, &owner, n_lack, o->lack,
-                                    (double) bytes, o->load, o->move);
-    for (int32_t k = 0; k < n; k++) {
-        int32_t from = o->move[k].from, to = o->move[k].to;
-        weft_insert_copy(
-            o->seq, o->where,
-            from == owner ? owned : weft_tile_part(tile_at(o, w, from), i),
-            weft_tile_part(tile_at(o, w, to), i));
-        o->view->copied_bytes += bytes;
-    }
-}
-
-/* Copies one tile of which no place has all, piece by piece; a tied embedding
- * from the head's pieces. */
-static int move_pieces(struct opening *o, const struct wanted *w)
-{
-    struct weft_g_view *v = o->view;
-    const struct weft_g_model *m = v->model;
-    bool tied = m->shape.tied && w->kind == WEFT_TILE_EMBED;
-    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
-    struct weft_tile *tile[WEFT_G_MAX_PIECES];
-    size_t at[WEFT_G_MAX_PIECES];
-    int32_t n = weft_g_owned_pieces(m, w->kind, w->layer, w->block, piece,
-                                    tile, at);
-    int rc = make_tiles(o, w, n, at);
-    for (int32_t i = 0; i < n && !rc; i++)
-        move_piece(o, w, i, &piece[i], tile[i]);
-    for (int32_t k = 0; k < w->n_want && tied && !rc; k++) {
-        struct weft_where where = *o->where;
-        where.device = -1;
-        where.position = 0;
-        weft_insert_tied_table(o->seq, &where, &m->shape,
-                               (struct weft_range){w->block, 1}, NULL,
-                               v->fwd[o->want[k]].embed);
-    }
-    return rc;
-}
-
 /* Whether a place's tile is the whole tile, and not a piece. */
 static bool is_whole(const struct weft_g_model *m,
                      const struct weft_tile *tile, enum weft_tile_kind kind,
@@ -538,10 +214,9 @@ static bool is_whole(const struct weft_g_model *m,
         && weft_tile_bytes(tile) == weft_g_fwd_bytes(&m->shape, kind, block);
 }
 
-/* Gives the view the tiles that places have, and lists those that have and
- * that lack one. */
-static int take_own(struct opening *o, const struct needs *needs, size_t i,
-                    struct wanted *w)
+/* Gives the view the tiles that places have, and lists these places. */
+static int take_own(struct weft_g_opening *o, const struct needs *needs,
+                    size_t i, struct weft_g_wanted *w)
 {
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
@@ -554,18 +229,15 @@ static int take_own(struct opening *o, const struct needs *needs, size_t i,
             continue;
         *weft_g_params_slot(&v->fwd[p], w->kind, w->layer, w->block) = tile;
         if (o->keeps && need)
-            rc = keep_own(o, w, p, tile);
+            rc = weft_g_keep_own(o, w, p, tile);
         o->have[w->n_have++] = p;
     }
-    for (int32_t p = 0; p < m->n_places; p++)
-        if (needs->need[(size_t) p * needs->n + i] && !tile_at(o, w, p))
-            o->want[w->n_want++] = p;
     return rc;
 }
 
 /* What comes to places from other nodes: a tile once to a node, to any of its
  * places. */
-static void count_coming(struct opening *o, const struct needs *needs)
+static void count_coming(struct weft_g_opening *o, const struct needs *needs)
 {
     const struct weft_g_model *m = o->view->model;
     for (size_t i = 0; i < needs->n; i++) {
@@ -593,24 +265,26 @@ static void count_coming(struct opening *o, const struct needs *needs)
     }
 }
 
-static int view_fill(struct opening *o, const struct needs *needs)
+static int view_fill(struct weft_g_opening *o, const struct needs *needs)
 {
     const struct weft_g_model *m = o->view->model;
     int rc = 0;
     for (size_t i = 0; i < needs->n && !rc; i++) {
-        struct wanted w = {.n_have = 0};
+        struct weft_g_wanted w = {.n_have = 0};
         w.kind = kind_at(&m->shape, i, &w.layer, &w.block);
         if (is_embed_norms(&m->shape, i))
             continue;
-        if (m->trunk) {
-            rc = take_trunk(o, needs, i, &w);
-            continue;
-        }
-        rc = take_own(o, needs, i, &w);
+        if (!m->trunk) /* which has the tiles */
+            rc = take_own(o, needs, i, &w);
+        for (int32_t p = 0; p < m->n_places; p++)
+            if (needs->need[(size_t) p * needs->n + i]
+                && !weft_g_wanted_at(o, &w, p))
+                o->want[w.n_want++] = p;
         if (!rc && w.n_want > 0)
-            rc = m->resident  ? move_adapters(o, &w)
-               : w.n_have > 0 ? move_tile(o, &w)
-                              : move_pieces(o, &w);
+            rc = m->trunk     ? weft_g_take_trunk(o, &w)
+               : m->resident  ? weft_g_move_adapters(o, &w)
+               : w.n_have > 0 ? weft_g_move_tile(o, &w)
+                              : weft_g_move_pieces(o, &w);
     }
     return rc;
 }
@@ -638,17 +312,17 @@ static int view_open(struct weft_seq *seq, const struct weft_where *where,
     size_t n = (size_t) model->n_places;
     struct needs needs = {0};
     struct weft_where moving = *where;
-    struct opening o = {.view = out,
-                        .seq = seq,
-                        .where = &moving,
-                        .keeps = keeps,
-                        .node = weft_alloc(n, sizeof *o.node),
-                        .have = weft_alloc(n, sizeof *o.have),
-                        .want = weft_alloc(n, sizeof *o.want),
-                        .lack = weft_alloc(n, sizeof *o.lack),
-                        .load = weft_alloc(n, sizeof *o.load),
-                        .move = weft_alloc(n, sizeof *o.move),
-                        .err = err};
+    struct weft_g_opening o = {.view = out,
+                               .seq = seq,
+                               .where = &moving,
+                               .keeps = keeps,
+                               .node = weft_alloc(n, sizeof *o.node),
+                               .have = weft_alloc(n, sizeof *o.have),
+                               .want = weft_alloc(n, sizeof *o.want),
+                               .lack = weft_alloc(n, sizeof *o.lack),
+                               .load = weft_alloc(n, sizeof *o.load),
+                               .move = weft_alloc(n, sizeof *o.move),
+                               .err = err};
     moving.moves = true;
     *out = (struct weft_g_view){.model = model, .seq = seq, .where = *where};
     int rc = weft_g_layout_copy(layout, &out->layout, err);

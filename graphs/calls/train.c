@@ -38,8 +38,8 @@ struct worker {
     int32_t n_done;
     struct weft_params *free_set[MAX_ROOTS];
     int32_t n_free;
-    struct weft_params *set; /* gradient of the leaf in progress */
-    struct root root[MAX_ROOTS];
+    struct weft_params *set;     /* gradient of the leaf in progress */
+    struct root root[MAX_ROOTS]; /* from ZeRO 2 on one leaf, not yet sent */
     int32_t n_roots;
 };
 
@@ -189,13 +189,13 @@ static void push_root(struct weft_g_step *b, int32_t d, int32_t stage,
                       struct root leaf)
 {
     struct worker *w = &b->replica[d].worker[stage];
-    bool sent = b->m->home.plan.zero >= 2;
-    if (sent && !leaf.set) {
+    bool joins = b->m->home.plan.zero < 2;
+    if (!joins && !leaf.set) {
         weft_g_update_give(b->update, d, stage, leaf.lo, 1, NULL, false);
         return;
     }
     w->root[w->n_roots++] = leaf;
-    while (w->n_roots >= 2 && !sent) {
+    while (joins && w->n_roots >= 2) {
         struct root *l = &w->root[w->n_roots - 2], *r = l + 1;
         if (l->size != r->size || l->lo % (2 * l->size) != 0)
             break;

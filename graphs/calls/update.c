@@ -230,11 +230,12 @@ int weft_g_update_create(const struct weft_g_train *t, struct weft_seq *seq,
         .seq = seq,
         .pass = weft_g_train_pass(t, seq, -1),
         .first = weft_alloc(n + 1, sizeof *u->first),
+        .replica = weft_alloc((size_t) m->n_places, sizeof *u->replica),
         .n_nodes = t->grads->n_groups, /* each has groups of its own */
         .n_bundles = (int32_t) n,
     };
     *out = u;
-    if (!u->first || !list_owned(u))
+    if (!u->first || !u->replica || !list_owned(u))
         return weft_err_nomem(err, "an update", n * sizeof *u->owned);
     u->node = weft_alloc((size_t) u->n * (size_t) u->n_nodes,
                          sizeof *u->node);
@@ -264,6 +265,7 @@ void weft_g_update_free(struct weft_g_update *u)
     }
     weft_free(u->owned);
     weft_free(u->node);
+    weft_free(u->replica);
     weft_free(u->first);
     weft_free(u);
 }

@@ -34,6 +34,9 @@ struct weft_g_update {
     struct weft_g_node *node; /* (n, n_nodes) of the shards */
     int32_t n_nodes;          /* there is room for, of a shard */
     int32_t n, n_bundles;
+    /* (n_places) of a place the first replica that has the bundle there whose
+     * sums are being spread */
+    int32_t *replica;
 };
 
 /* Whether the bundle is a tied embedding, whose gradient is summed at the
@@ -66,7 +69,8 @@ struct weft_range weft_g_update_of_rank(const struct weft_g_update *update,
 /* The place of another rank through which all passes between a shard's owner
  * and the rank's `of` places, so that it passes between ranks once; -1: it has
  * none, as it is the owner's rank or has no other place. Owners of one rank
- * have each its own where there are as many. */
+ * have each its own where there are as many. (weft_plan_moves() would choose by
+ * what places have sent so far, and takes the square of their number.) */
 int32_t weft_g_update_relay(const struct weft_g_update *update,
                             const struct weft_g_shard *shard,
                             struct weft_g_places places,

@@ -115,18 +115,21 @@ static void spread(struct weft_g_update *u, const struct weft_g_owned *o,
     }
 }
 
+static void list_replicas(struct weft_g_update *u,
+                          const struct weft_g_bundle *b)
+{
+    int32_t stage = weft_g_sum_stage(u, b);
+    for (int32_t d = u->m->home.plan.dp - 1; d >= 0; d--)
+        u->replica[weft_g_layout_member(&u->m->home, d, stage, b->tp)
+                       ->place] = d;
+}
+
 /* The accumulators of one of a place's replicas, whose own gradient was added
  * to the sum and is no longer needed. */
 static const struct weft_params *accumulators(const struct weft_g_update *u,
-                                              const struct weft_g_bundle *b,
                                               int32_t place)
 {
-    int32_t d = 0;
-    while (weft_g_layout_member(&u->m->home, d, weft_g_sum_stage(u, b), b->tp)
-               ->place
-           != place)
-        d++;
-    return &u->t->grads->set[d][0];
+    return &u->t->grads->set[u->replica[place]][0];
 }
 
 /* Copies the sum of a shard to its part of the whole gradient at a place. */
@@ -136,16 +139,17 @@ static void copy_sum(struct weft_g_update *u, const struct weft_g_owned *o,
     const struct weft_g_shard *s = &o->shard;
     weft_g_copy_tiles(
         u,
-        from == s->place
-            ? o->node[0].tiles
-            : weft_g_shard_parts(u->m, s, accumulators(u, &s->bundle, from)),
-        weft_g_shard_parts(u->m, s, accumulators(u, &s->bundle, to)));
+        from == s->place ? o->node[0].tiles
+                         : weft_g_shard_parts(u->m, s, accumulators(u, from)),
+        weft_g_shard_parts(u->m, s, accumulators(u, to)));
 }
 
 /* Brings the sums of a bundle's shards to all its places. */
 static void spread_sums(struct weft_g_update *u, int32_t i,
                         struct weft_g_places places)
 {
+    struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
+    list_replicas(u, &b);
     for (int32_t k = u->first[i]; k < u->first[i + 1]; k++) {
         const struct weft_g_owned *o = &u->owned[k];
         if (u->first[i] + 1 < u->first[i + 1])
@@ -163,7 +167,7 @@ static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
     struct weft_g_owned *first = &u->owned[u->first[i]];
     return u->first[i] + 1 == u->first[i + 1] && first->shard.place == place
              ? first->node[0].tiles
-             : weft_g_bundle_tiles(u->m, &b, accumulators(u, &b, place));
+             : weft_g_bundle_tiles(u->m, &b, accumulators(u, place));
 }
 
 static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)

@@ -128,4 +128,14 @@ static inline double sent(const struct described_run *d, const char *call,
     return sum;
 }
 
+static inline void setup(void)
+{
+    fixture_make(&fixture);
+}
+
+static inline void teardown(void)
+{
+    fixture_remove(&fixture);
+}
+
 #endif

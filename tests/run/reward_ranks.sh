@@ -93,8 +93,9 @@ same tp2 one
 run 4 pp2 layout=dp2pp2
 asked_on 3 2 3 2 3
 same pp2 one
-# Mini-batches that train as they complete, and samples that move.
-early="ppo.whiten_advantages=false ppo.mini_batches=3"
+# Mini-batches that train as they complete, and samples that move. The first one
+# has a sample, which is not the last to leave in both iterations.
+early="ppo.whiten_advantages=false ppo.mini_batches=12"
 # shellcheck disable=SC2086
 run 1 plain $early
 early="$early train.as_completed=true layout=disaggregated rollout.slots=2 \

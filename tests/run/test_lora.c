@@ -365,16 +365,6 @@ static void test_zero_3(void)
     check_zero_3(true);
 }
 
-static void setup(void)
-{
-    fixture_make(&fixture);
-}
-
-static void teardown(void)
-{
-    fixture_remove(&fixture);
-}
-
 WEFT_TESTS("run/lora", {"setup", setup}, {"test_flop", test_flop},
            {"test_large_rank", test_large_rank}, {"test_bytes", test_bytes},
            {"test_predicted", test_predicted}, {"test_bf16", test_bf16},

@@ -249,6 +249,17 @@ static void test_weights(void)
     CHECK(fabs(s / all - 1) < 1e-9);
     REQUIRE_OK(weft_weights_restore_s(costs, &shape, &two, 0, &s, &err), err);
     CHECK(s == 0);
+    /* with ZeRO 3 each of the two has a half, too, and sends all others that */
+    two.plan.zero = 3;
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &two, &two, &s, &err), err);
+    CHECK(fabs(s / all - 0.5) < 1e-9);
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &two, &halves, &s, &err),
+               err);
+    CHECK(s / all < 0.5 + 1e-9);
+    REQUIRE_OK(weft_weights_move_s(costs, &shape, &two, &others, &s, &err),
+               err);
+    CHECK(fabs(s / all - 1) < 1e-9);
+    two.plan.zero = 0;
     weft_costs_free(costs);
     /* from the host to two of four cards, which have a link each */
     lay_out_two(&shape, 0, 1, 1, DEVICES, &gpus);

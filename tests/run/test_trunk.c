@@ -296,16 +296,6 @@ static void test_ratio(void)
     weft_config_release(&config);
 }
 
-static void setup(void)
-{
-    fixture_make(&fixture);
-}
-
-static void teardown(void)
-{
-    fixture_remove(&fixture);
-}
-
 WEFT_TESTS("run/trunk", {"setup", setup}, {"test_calls", test_calls},
            {"test_flop", test_flop}, {"test_bytes", test_bytes},
            {"test_reference", test_reference},
