@@ -23,8 +23,8 @@ static int keep(struct weft_g_view *v, struct weft_tile *tile,
 
 /* Creates a temporary tile at each place that needs a copy, cut into n pieces
  * like its sources. */
-static int make_tiles(struct weft_g_opening *o, const struct weft_g_wanted *w, int32_t n,
-                      const size_t at[])
+static int make_tiles(struct weft_g_opening *o, const struct weft_g_wanted *w,
+                      int32_t n, const size_t at[])
 {
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
@@ -52,8 +52,9 @@ static int make_tiles(struct weft_g_opening *o, const struct weft_g_wanted *w, i
 }
 
 /* Copies a tile from places that have it in the right order. */
-static void send(struct weft_g_opening *o, const struct weft_g_wanted *w, int32_t n_have,
-                 const int32_t *have, int32_t n_want, const int32_t *want)
+static void send(struct weft_g_opening *o, const struct weft_g_wanted *w,
+                 int32_t n_have, const int32_t *have, int32_t n_want,
+                 const int32_t *want)
 {
     size_t bytes = weft_g_fwd_bytes(&o->view->model->shape, w->kind,
                                     w->block);
@@ -62,14 +63,16 @@ static void send(struct weft_g_opening *o, const struct weft_g_wanted *w, int32_
                   : weft_plan_moves(o->node, n_have, have, n_want, want,
                                     (double) bytes, o->load, o->move);
     for (int32_t i = 0; i < n; i++) {
-        weft_insert_copy(o->seq, o->where, weft_g_wanted_at(o, w, o->move[i].from),
+        weft_insert_copy(o->seq, o->where,
+                         weft_g_wanted_at(o, w, o->move[i].from),
                          weft_g_wanted_at(o, w, o->move[i].to));
         o->view->copied_bytes += bytes;
     }
 }
 
 /* Copies one part of a tile from places that have it. */
-static void send_part(struct weft_g_opening *o, const struct weft_g_wanted *w, int32_t part)
+static void send_part(struct weft_g_opening *o, const struct weft_g_wanted *w,
+                      int32_t part)
 {
     double bytes = 0;
     if (w->n_have > 0)
@@ -78,16 +81,18 @@ static void send_part(struct weft_g_opening *o, const struct weft_g_wanted *w, i
     int32_t n = weft_plan_moves(o->node, w->n_have, o->have, w->n_want,
                                 o->want, bytes, o->load, o->move);
     for (int32_t i = 0; i < n; i++) {
-        weft_insert_copy(o->seq, o->where,
-                         weft_tile_part(weft_g_wanted_at(o, w, o->move[i].from), part),
-                         weft_tile_part(weft_g_wanted_at(o, w, o->move[i].to), part));
+        weft_insert_copy(
+            o->seq, o->where,
+            weft_tile_part(weft_g_wanted_at(o, w, o->move[i].from), part),
+            weft_tile_part(weft_g_wanted_at(o, w, o->move[i].to), part));
         o->view->copied_bytes += (size_t) bytes;
     }
 }
 
 /* Copies a tile from a place of the other kind of device, into a temporary
  * tile, and puts it into the order of this place's. */
-static int convert(struct weft_g_opening *o, const struct weft_g_wanted *w, int32_t place)
+static int convert(struct weft_g_opening *o, const struct weft_g_wanted *w,
+                   int32_t place)
 {
     const struct weft_g_model *m = o->view->model;
     struct weft_tile *to = weft_g_wanted_at(o, w, place);
@@ -132,8 +137,8 @@ static int32_t own_kind_first(struct weft_g_opening *o, int32_t n)
 }
 
 /* How a tile of which places have all is cut: into so many pieces. */
-static int32_t cut_of(const struct weft_g_model *m, const struct weft_g_wanted *w,
-                      size_t at[WEFT_G_MAX_DP])
+static int32_t cut_of(const struct weft_g_model *m,
+                      const struct weft_g_wanted *w, size_t at[WEFT_G_MAX_DP])
 {
     if (!m->trained || m->home.plan.zero >= 3) /* its only owner has it as one
                                                   piece */
@@ -145,8 +150,8 @@ static int32_t cut_of(const struct weft_g_model *m, const struct weft_g_wanted *
 /* ---- Tiles -------------------------------------------------------------- */
 
 /* Copies a place's own tile, which others then get from the copy. */
-int weft_g_keep_own(struct weft_g_opening *o, struct weft_g_wanted *w, int32_t place,
-                    struct weft_tile *own)
+int weft_g_keep_own(struct weft_g_opening *o, struct weft_g_wanted *w,
+                    int32_t place, struct weft_tile *own)
 {
     size_t at[WEFT_G_MAX_DP];
     int32_t n = cut_of(o->view->model, w, at);
@@ -154,7 +159,8 @@ int weft_g_keep_own(struct weft_g_opening *o, struct weft_g_wanted *w, int32_t p
     w->n_want = 1;
     int rc = make_tiles(o, w, n, at);
     if (!rc)
-        weft_insert_copy(o->seq, o->where, own, weft_g_wanted_at(o, w, place));
+        weft_insert_copy(o->seq, o->where, own,
+                         weft_g_wanted_at(o, w, place));
     w->n_want = 0;
     return rc;
 }
@@ -181,7 +187,8 @@ int weft_g_move_tile(struct weft_g_opening *o, const struct weft_g_wanted *w)
 
 /* Copies piece number i of a tile from its owner, or from a place that
  * received it before. */
-static void move_piece(struct weft_g_opening *o, const struct weft_g_wanted *w, int32_t i,
+static void move_piece(struct weft_g_opening *o,
+                       const struct weft_g_wanted *w, int32_t i,
                        const struct weft_g_piece *piece,
                        struct weft_tile *owned)
 {
@@ -189,8 +196,9 @@ static void move_piece(struct weft_g_opening *o, const struct weft_g_wanted *w, 
     size_t bytes = weft_tile_bytes(owned);
     for (int32_t k = 0; k < w->n_want; k++) {
         if (o->want[k] == owner)
-            weft_insert_copy(o->seq, o->where, owned,
-                             weft_tile_part(weft_g_wanted_at(o, w, owner), i));
+            weft_insert_copy(
+                o->seq, o->where, owned,
+                weft_tile_part(weft_g_wanted_at(o, w, owner), i));
         else
             o->lack[n_lack++] = o->want[k];
     }
@@ -202,7 +210,8 @@ static void move_piece(struct weft_g_opening *o, const struct weft_g_wanted *w, 
         int32_t from = o->move[k].from, to = o->move[k].to;
         weft_insert_copy(
             o->seq, o->where,
-            from == owner ? owned : weft_tile_part(weft_g_wanted_at(o, w, from), i),
+            from == owner ? owned
+                          : weft_tile_part(weft_g_wanted_at(o, w, from), i),
             weft_tile_part(weft_g_wanted_at(o, w, to), i));
         o->view->copied_bytes += bytes;
     }
@@ -210,7 +219,8 @@ static void move_piece(struct weft_g_opening *o, const struct weft_g_wanted *w, 
 
 /* Copies one tile of which no place has all, piece by piece; a tied embedding
  * from the head's pieces. */
-int weft_g_move_pieces(struct weft_g_opening *o, const struct weft_g_wanted *w)
+int weft_g_move_pieces(struct weft_g_opening *o,
+                       const struct weft_g_wanted *w)
 {
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
@@ -237,9 +247,9 @@ int weft_g_move_pieces(struct weft_g_opening *o, const struct weft_g_wanted *w)
 /* ---- LoRA ---------------------------------------------------------------- */
 
 /* The tile that stays at a place where the home layout has none. */
-static int get_resident(const struct weft_g_model *m, const struct weft_g_wanted *w,
-                        int32_t place, struct weft_tile **out,
-                        struct weft_err *err)
+static int get_resident(const struct weft_g_model *m,
+                        const struct weft_g_wanted *w, int32_t place,
+                        struct weft_tile **out, struct weft_err *err)
 {
     struct weft_tile **slot = weft_g_params_slot(&m->resident[place], w->kind,
                                                  w->layer, w->block);
@@ -259,7 +269,8 @@ static int get_resident(const struct weft_g_model *m, const struct weft_g_wanted
 }
 
 /* Copies the tile's adapters to the places that want it. */
-int weft_g_move_adapters(struct weft_g_opening *o, const struct weft_g_wanted *w)
+int weft_g_move_adapters(struct weft_g_opening *o,
+                         const struct weft_g_wanted *w)
 {
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;

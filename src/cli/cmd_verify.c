@@ -20,6 +20,7 @@
 #include "verify/job.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/verify_table.h"
 
 WEFT_COMMAND(verify);
 
@@ -149,196 +150,20 @@ static void list(const struct cases *cases)
         puts(weft_verify_label(&cases->one[i], label));
 }
 
-/* ---- The table -------------------------------------------------------- */
-
-struct table {
-    bool json, terminal; /* terminal: whether stderr is one */
-    int n_rows, n_done;
-    int n[WEFT_VERIFY_SKIPPED + 1]; /* number of rows of each state */
-    int n_gpu_ok;                   /* of those that are ok, on GPUs */
-    int n_compared;                 /* those that ran, but references */
-    /* the last error printed, which is not repeated */
-    struct weft_err why;
-    struct weft_err skipped; /* why the last row was */
-    struct weft_err no_gpus; /* why rows on GPUs are left out */
-};
-
-static const char *const state_name[] = {"ok", "differs", "failed",
-                                         "skipped"};
-
-static void head(const struct table *t)
-{
-    if (t->json)
-        fputs("{\"rows\": [", stdout);
-    else
-        printf("%-38s %5s %7s  %-8s  %-8s  %-8s  %-8s  %7s\n", "row", "ranks",
-               "devices", "rollouts", "logprobs", "norms", "weights",
-               "seconds");
-    fflush(stdout);
-}
-
-/* Shows on a terminal what is being done. */
-static void show_progress(const struct table *t, const char *label)
-{
-    if (t->terminal) {
-        fprintf(stderr, "\r\033[K[%d/%d] %s", t->n_done + 1, t->n_rows,
-                label);
-        fflush(stderr);
-    }
-}
-
-static void erase_progress(const struct table *t)
-{
-    if (t->terminal) {
-        fputs("\r\033[K", stderr);
-        fflush(stderr);
-    }
-}
-
-static void put_hash(uint64_t hash, bool there)
-{
-    if (there)
-        printf("  %08" PRIx32, (uint32_t) (hash >> 32));
-    else
-        printf("  %-8s", "-");
-}
-
-/* What is said of the first row on a GPU, else "". */
-static const char *distance_text(const struct weft_verify_distance *d,
-                                 char *out, size_t n)
-{
-    int k = 0;
-    out[0] = 0;
-    if (d->n_logprobs > 0)
-        k = snprintf(out, n, "beside CPU devices: log-probs to %.1g",
-                     d->logprob);
-    if (d->n_norms > 0)
-        snprintf(out + k, n - (size_t) k,
-                 "%sthe first gradient's norm to %.1g",
-                 k ? ", " : "beside CPU devices: ", d->norm);
-    return out;
-}
-
-static void put_row(struct table *t, const struct weft_verify_row *row,
-                    const char *label, const struct weft_verify_result *r)
-{
-    static const char *const shown[] = {"ok", "DIFFERS", "FAILED", "skipped"};
-    const struct weft_verify_hashes *h = &r->hashes;
-    bool there = r->state <= WEFT_VERIFY_DIFFERS;
-    printf("%-38s %5d %7d", label, row->ranks, row->ranks * row->devices);
-    put_hash(h->tokens, there);
-    put_hash(h->logprobs, there && h->logprobs != 0);
-    put_hash(h->norms, there);
-    put_hash(h->weights, there);
-    printf("  %7.1f  %s\n", r->seconds, shown[r->state]);
-    bool said = strcmp(t->why.text, r->why.text) == 0;
-    char near[192];
-    const char *const line[] = {
-        distance_text(&r->distance, near, sizeof near), r->difference.number,
-        r->difference.tensor, there || said ? "" : r->why.text};
-    for (size_t i = 0; i < WEFT_COUNT(line); i++)
-        if (line[i][0])
-            printf("    %s\n", line[i]);
-    t->why = r->why;
-}
-
-static void add_hash(struct weft_string *t, const char *name, uint64_t hash)
-{
-    weft_string_addf(t, ", \"%s\": \"%016" PRIx64 "\"", name, hash);
-}
-
-static void add_number(struct weft_string *t, const char *name, double number,
-                       int64_t n)
-{
-    if (n > 0) {
-        weft_string_addf(t, ", \"%s\": ", name);
-        weft_string_add_number(t, number);
-    }
-}
-
-static void add_words(struct weft_string *t, const char *name,
-                      const char *words)
-{
-    if (words[0]) {
-        weft_string_addf(t, ", \"%s\": ", name);
-        weft_string_add_json(t, words);
-    }
-}
-
-static void put_json(const struct table *table,
-                     const struct weft_verify_row *row, const char *label,
-                     const struct weft_verify_result *r)
-{
-    struct weft_string t = {0};
-    weft_string_addf(&t,
-                     "%s\n {\"row\": \"%s\", \"ranks\": %d, \"devices\": %d, "
-                     "\"state\": \"%s\", \"seconds\": ",
-                     table->n_done > 0 ? "," : "", label, row->ranks,
-                     row->ranks * row->devices, state_name[r->state]);
-    weft_string_add_number(&t, r->seconds);
-    if (r->state <= WEFT_VERIFY_DIFFERS) {
-        add_hash(&t, "rollouts", r->hashes.tokens);
-        if (r->hashes.logprobs != 0)
-            add_hash(&t, "logprobs", r->hashes.logprobs);
-        add_hash(&t, "grad_norms", r->hashes.norms);
-        add_hash(&t, "weights", r->hashes.weights);
-        add_number(&t, "logprobs_from_cpu", r->distance.logprob,
-                   r->distance.n_logprobs);
-        add_number(&t, "grad_norm_from_cpu", r->distance.norm,
-                   r->distance.n_norms);
-        add_words(&t, "first_number", r->difference.number);
-        add_words(&t, "first_tensor", r->difference.tensor);
-    } else {
-        add_words(&t, "why", r->why.text);
-    }
-    weft_string_add(&t, "}");
-    fputs(t.data ? t.data : "", stdout);
-    weft_string_release(&t);
-}
-
-static void summary(const struct table *t)
-{
-    if (t->json) {
-        fputs("\n]", stdout);
-        for (int s = 0; s <= WEFT_VERIFY_SKIPPED; s++)
-            printf(", \"%s\": %d", state_name[s], t->n[s]);
-        if (t->no_gpus.code) {
-            struct weft_string why = {0};
-            add_words(&why, "no_gpus", t->no_gpus.text);
-            fputs(why.data ? why.data : "", stdout);
-            weft_string_release(&why);
-        }
-        puts("}");
-        return;
-    }
-    bool bad = t->n[WEFT_VERIFY_DIFFERS] + t->n[WEFT_VERIFY_FAILED] > 0;
-    printf("\n%d rows of the same bits", t->n[WEFT_VERIFY_OK] - t->n_gpu_ok);
-    if (t->n_gpu_ok > 0)
-        printf(", and %d on GPUs, with theirs", t->n_gpu_ok);
-    if (bad)
-        printf(", %d DIFFER, %d FAILED", t->n[WEFT_VERIFY_DIFFERS],
-               t->n[WEFT_VERIFY_FAILED]);
-    if (t->n[WEFT_VERIFY_SKIPPED] > 0)
-        printf(", %d skipped and not compared, the last one because: %s",
-               t->n[WEFT_VERIFY_SKIPPED], t->skipped.text);
-    putchar('\n');
-    if (t->no_gpus.code)
-        printf("rows on GPUs are left out: %s\n", t->no_gpus.text);
-}
-
 /* ---- Running ---------------------------------------------------------- */
 
 /* Runs a row. False: no further one makes sense. */
-static bool run_case(const struct weft_verify_job *job, struct table *t,
+static bool run_case(const struct weft_verify_job *job,
+                     struct weft_verify_table *t,
                      const struct weft_verify_case *c, struct weft_err *err)
 {
     struct weft_verify_result r;
     char label[96];
     bool reference = c->row == weft_verify_row(0);
     weft_verify_label(c, label);
-    show_progress(t, label);
+    weft_verify_table_begin(t, label);
     weft_verify_run(job, c, &r);
-    erase_progress(t);
+    weft_verify_table_end(t);
     if (weft_cli_stop)
         return false;
     if (reference && r.state != WEFT_VERIFY_OK) {
@@ -346,25 +171,12 @@ static bool run_case(const struct weft_verify_job *job, struct table *t,
         weft_err_prefix(err, "%s", label);
         return false;
     }
-    if (t->n_done == 0)
-        head(t);
-    if (t->json)
-        put_json(t, c->row, label, &r);
-    else
-        put_row(t, c->row, label, &r);
-    fflush(stdout);
-    t->n[r.state]++;
-    t->n_gpu_ok += r.state == WEFT_VERIFY_OK && weft_verify_gpus(c->row) > 0;
-    t->n_done++;
-    if (!reference && r.state != WEFT_VERIFY_SKIPPED)
-        t->n_compared++;
-    if (r.state == WEFT_VERIFY_SKIPPED)
-        t->skipped = r.why;
+    weft_verify_table_add(t, c, label, &r);
     return true;
 }
 
 static int run_cases(const struct weft_verify_job *job,
-                     const struct cases *cases, struct table *t,
+                     const struct cases *cases, struct weft_verify_table *t,
                      struct weft_err *err)
 {
     bool goes_on = true;
@@ -375,7 +187,7 @@ static int run_cases(const struct weft_verify_job *job,
             weft_verify_end(job, c);
     }
     if (t->n_done > 0)
-        summary(t);
+        weft_verify_table_sum(t);
     if (weft_cli_stop)
         return weft_err_set(err, WEFT_EINTERRUPTED, "interrupted");
     return goes_on ? 0 : err->code;
@@ -473,7 +285,7 @@ static int read_algorithm(const struct weft_verify_job *job,
 }
 
 static int verify(const struct options *o, struct weft_verify_job *job,
-                  const struct cases *cases, struct table *t,
+                  const struct cases *cases, struct weft_verify_table *t,
                   struct weft_err *err)
 {
     char dir[3000], program[4096];
@@ -503,7 +315,7 @@ static int verify(const struct options *o, struct weft_verify_job *job,
 }
 
 /* What the results say of the status. */
-static int conclude(const struct table *t)
+static int conclude(const struct weft_verify_table *t)
 {
     int status = weft_cli_finish("verify");
     struct weft_err err = {0};
@@ -526,7 +338,7 @@ static int list_or_run(const struct options *o, int n_words, char **word,
                                   .keep = o->keep,
                                   .stop = &weft_cli_stop};
     struct weft_err err = {0};
-    struct table t = {.json = o->json, .terminal = isatty(2)};
+    struct weft_verify_table t = {.json = o->json, .terminal = isatty(2)};
     int rc = 0;
     job.n_gpus = weft_gpus_usable(&t.no_gpus);
     if (n_words > 0) {

@@ -20,7 +20,8 @@ cli_sources = \
 	%D%/lm_devices.c %D%/lm_devices.h \
 	%D%/main.c \
 	%D%/plan_found.c %D%/plan_found.h \
-	%D%/planned.c %D%/planned.h
+	%D%/planned.c %D%/planned.h \
+	%D%/verify_table.c %D%/verify_table.h
 
 noinst_PROGRAMS += weft
 weft_SOURCES = $(cli_sources) $(cli_commands)

@@ -2,6 +2,7 @@
 record_sources = \
 	%D%/chart.c %D%/chart.h \
 	%D%/timeline.c %D%/timeline.h \
+	%D%/timeline_curves.c \
 	%D%/timeline_lengths.c \
 	%D%/timeline_picture.h \
 	%D%/timeline_svg.c \

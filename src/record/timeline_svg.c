@@ -28,7 +28,7 @@ enum {
     ROUNDS = 14
 };
 enum { MOST_ROW = 34, ALL_ROWS = 640, HIGH_ROW = 12, GAP = 26 };
-enum { CURVES = 100, AXIS = 34, STEPS = 40000, ARROWS = 400 };
+enum { AXIS = 34, STEPS = 40000, ARROWS = 400 };
 
 #define SAMPLES_COLOUR "#86b6e8"
 #define BLOCKS_COLOUR "#8a500c"
@@ -39,15 +39,21 @@ enum { CURVES = 100, AXIS = 34, STEPS = 40000, ARROWS = 400 };
 struct picture {
     struct weft_string *out;
     const struct weft_timeline *g;
-    double end_s, scale, row; /* pixels per second; height */
+    double span, scale, row; /* seconds; pixels of one; a row's height */
     /* (n_rounds, n_rows) an instance generates no more in the round */
     double *ended_s;
-    double marks, top, bottom; /* words above the rows; the rows */
+    /* words above the rows; the rows; the curves' axis */
+    double marks, top, bottom, curves;
 };
+
+double weft_timeline_x(const struct weft_timeline *g, double span, double s)
+{
+    return LEFT + (span > 0 ? fmax(s - g->start_s, 0) * WIDTH / span : 0);
+}
 
 static double x_of(const struct picture *p, double s)
 {
-    return LEFT + fmax(s - p->g->start_s, 0) * p->scale;
+    return weft_timeline_x(p->g, p->span, s);
 }
 
 static double *ended(const struct picture *p, size_t round, int32_t row)
@@ -369,7 +375,7 @@ static bool put_moves(const struct picture *p)
 static void put_triggers(const struct picture *p)
 {
     const struct weft_timeline *g = p->g;
-    double y = p->bottom + GAP + CURVES, last = -WIDTH, ends = g->start_s;
+    double y = p->curves, last = -WIDTH, ends = g->start_s;
     char text[64];
     for (size_t i = 0; i < g->n_triggers; i++) {
         double x = x_of(p, g->trigger[i].at.s);
@@ -395,7 +401,7 @@ static void put_triggers(const struct picture *p)
 static void put_rounds(const struct picture *p)
 {
     const struct weft_timeline *g = p->g;
-    double y = p->bottom + GAP + CURVES, last = LEFT;
+    double y = p->curves, last = LEFT;
     for (size_t r = 1; r < g->n_rounds; r++) {
         double x = x_of(p, g->round[r].start.s);
         size_t n = weft_timeline_round_samples(g, r);
@@ -410,123 +416,6 @@ static void put_rounds(const struct picture *p)
         weft_timeline_put_text(p->out, left, p->marks - ROUNDS, "b", text);
         last = left + width;
     }
-}
-
-/* ---- Curves -------------------------------------------------------------- */
-
-static int by_end(const void *left, const void *right)
-{
-    const struct weft_timeline_chunk *a = left, *b = right;
-    return (a->end.s > b->end.s) - (a->end.s < b->end.s);
-}
-
-/* What a round's chunks, in the order of their ends, leave: the share of most
- * samples, and of all caches' blocks. Steps of less than a pixel are one.
- * has: (n_instances) zeros. */
-static void put_curve(const struct picture *p, size_t round, size_t most,
-                      const struct weft_timeline_chunk *c, int32_t *has,
-                      struct weft_string *blocks)
-{
-    const struct weft_timeline *g = p->g;
-    size_t n = weft_timeline_round_chunks(g, round);
-    double y = p->bottom + GAP + CURVES, high = CURVES;
-    double all = fmax((double) g->blocks * g->n_instances, 1), used = 0;
-    double left = (double) weft_timeline_round_samples(g, round);
-    double at = x_of(p, g->round[round].start.s);
-    double each = high / (double) (most > 0 ? most : 1);
-    for (size_t i = n; i-- > 0;)
-        has[c[i].instance] = c[i].blocks;
-    for (int32_t i = 0; i < g->n_instances; i++)
-        used += has[i];
-    weft_string_addf(p->out, "M%.2f %.2fV%.2f", at, y, y - left * each);
-    weft_string_addf(blocks, "M%.2f %.2f", at,
-                     y - high * fmin(used / all, 1));
-    for (size_t i = 0; i < n; i++) {
-        double x = x_of(p, c[i].end.s);
-        used += c[i].blocks - has[c[i].instance];
-        has[c[i].instance] = c[i].blocks;
-        left -= c[i].ended;
-        bool last = i + 1 == n;
-        if (!last && x - at < 0.5 && i > 0)
-            continue;
-        weft_string_addf(p->out, "H%.2fV%.2f", x, y - each * fmax(left, 0));
-        weft_string_addf(blocks, "V%.2fH%.2f", y - high * fmin(used / all, 1),
-                         x);
-        at = x;
-        /* what has no sample left keeps no block */
-        if (c[i].left == 0) {
-            used -= has[c[i].instance];
-            has[c[i].instance] = 0;
-        }
-    }
-    weft_string_addf(p->out, "V%.2fz", y);
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static bool put_curves(const struct picture *p)
-{
-    const struct weft_timeline *g = p->g;
-    size_t room = (size_t) g->n_instances + 1, most = 0;
-    struct weft_timeline_chunk *c = weft_alloc(g->n_chunks + 1, sizeof *c);
-    int32_t *has = weft_alloc(room, sizeof *has);
-    struct weft_string blocks = {0};
-    bool good = c && has;
-    weft_string_add(p->out, "<path class=\"l\" d=\"");
-    for (size_t r = 0; r < g->n_rounds; r++)
-        most = larger(most, weft_timeline_round_samples(g, r));
-    for (size_t r = 0; r < g->n_rounds && good; r++) {
-        size_t n = weft_timeline_round_chunks(g, r);
-        memcpy(c, g->chunk + g->round[r].first_chunk, n * sizeof *c);
-        qsort(c, n, sizeof *c, by_end);
-        memset(has, 0, room * sizeof *has);
-        put_curve(p, r, most, c, has, &blocks);
-    }
-    weft_string_addf(p->out, "\"/>\n<path class=\"k\" d=\"%s\"/>\n",
-                     blocks.data ? blocks.data : "");
-    good = good && !blocks.failed;
-    weft_string_release(&blocks);
-    weft_free(c);
-    weft_free(has);
-    return good;
-}
-
-static void put_shares(const struct picture *p)
-{
-    double y = p->bottom + GAP + CURVES;
-    for (int i = 0; i <= 2; i++) {
-        char text[16];
-        weft_timeline_put_line(p->out, LEFT, y - i * CURVES / 2.0,
-                               LEFT + WIDTH, y - i * CURVES / 2.0, "g");
-        snprintf(text, sizeof text, "%d %%", 50 * i);
-        weft_timeline_put_text(p->out, LEFT - 6, y - i * CURVES / 2.0 + 4,
-                               "e", text);
-    }
-    weft_timeline_put_text(
-        p->out, LEFT, y - CURVES - 7, "d",
-        "samples left (area), and blocks of all KV caches in use "
-        "(line)");
-}
-
-static void put_times(const struct picture *p)
-{
-    double y = p->bottom + GAP + CURVES, span = p->end_s - p->g->start_s;
-    double step = weft_svg_step(span, TICKS);
-    bool small = span < 0.1;
-    for (double t = 0; t <= span * (1 + 1e-9); t += step) {
-        char text[32];
-        snprintf(text, sizeof text, "%.6g", small ? 1e3 * t : t);
-        weft_timeline_put_line(p->out, LEFT + t * p->scale, y,
-                               LEFT + t * p->scale, y + 4, "a");
-        weft_timeline_put_text(p->out, LEFT + t * p->scale, y + 16, "n",
-                               text);
-    }
-    weft_timeline_put_text(p->out, LEFT + WIDTH / 2.0, y + 30, "n d",
-                           small ? "milliseconds since generation began"
-                                 : "seconds since generation began");
 }
 
 /* ---- Together ------------------------------------------------------------ */
@@ -575,23 +464,25 @@ static bool put_rows(const struct picture *p)
 static void measure(struct picture *p)
 {
     const struct weft_timeline *g = p->g;
-    p->end_s = g->start_s;
+    double end_s = g->start_s;
     for (size_t r = 0; r < g->n_rounds; r++)
         for (size_t k = 0; k < weft_timeline_round_chunks(g, r); k++) {
             const struct weft_timeline_chunk *c =
                 &g->chunk[g->round[r].first_chunk + k];
             double *ends = ended(p, r, c->instance);
             *ends = fmax(*ends, c->end.s);
-            p->end_s = fmax(p->end_s, *ends);
+            end_s = fmax(end_s, *ends);
         }
     for (size_t i = 0; i < g->n_pieces; i++)
-        p->end_s = fmax(p->end_s, g->piece[i].end_s);
-    p->scale = p->end_s > g->start_s ? WIDTH / (p->end_s - g->start_s) : 1;
+        end_s = fmax(end_s, g->piece[i].end_s);
+    p->span = end_s - g->start_s;
+    p->scale = p->span > 0 ? WIDTH / p->span : 1;
     p->row = fmin((double) ALL_ROWS / (double) weft_max64(g->n_rows, 1),
                   MOST_ROW);
     p->marks = put_legend(p, false) + MARKS + (g->n_rounds > 1 ? ROUNDS : 0);
     p->top = p->marks + TOP - MARKS;
     p->bottom = p->top + g->n_rows * p->row;
+    p->curves = p->bottom + GAP + CURVES;
 }
 
 int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
@@ -603,7 +494,7 @@ int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
     bool good = p.ended_s && !g->failed;
     if (good) {
         measure(&p);
-        double axis = p.bottom + GAP + CURVES + AXIS;
+        double axis = p.curves + AXIS;
         double y = axis + LABELS + LENGTHS;
         bool any = g->n_chunks > 0;
         put_head(&p, !any               ? LEGEND + TOP
@@ -615,9 +506,8 @@ int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
                                    "nothing was generated");
         if (any) {
             (void) put_legend(&p, true);
-            put_shares(&p);
-            good = put_rows(&p) && put_curves(&p);
-            put_times(&p);
+            good = put_rows(&p)
+                && weft_timeline_put_curves(g, p.span, p.curves, out);
             put_rounds(&p);
             put_triggers(&p);
             good = put_moves(&p) && good;
