@@ -193,20 +193,22 @@ static void check_problem(void)
 
 static void test_random(void)
 {
-    for (uint32_t seed = 1; seed <= 12; seed++) {
+    uint32_t last = weft_test_long() ? 12 : 4;
+    for (uint32_t seed = 1; seed <= last; seed++) {
         make_random(seed);
         p.device_bytes = 60 + 10 * (double) (seed % 6);
         check_problem();
     }
-    CHECK(n_raised > 5);
+    CHECK(n_raised > (int) last / 3);
 }
 
 /* Two generations with one model's weights, and one training; no value, no
  * generation: whatever calls an algorithm has. */
 static void test_algorithms(void)
 {
+    uint32_t last = weft_test_long() ? 52 : 44;
     for (size_t g = 1; g < WEFT_COUNT(graphs); g++)
-        for (uint32_t seed = 41; seed <= 52; seed++) {
+        for (uint32_t seed = 41; seed <= last; seed++) {
             make_random_of(&graphs[g], seed);
             p.device_bytes = 40 + 10 * (double) (seed % 6);
             check_problem();
@@ -217,8 +219,9 @@ static void test_algorithms(void)
  * alone, and with ZeRO 3 they come for each call. */
 static void test_trunk(void)
 {
+    uint32_t first = weft_test_long() ? 61 : 66;
     for (size_t g = 0; g < WEFT_COUNT(graphs); g++)
-        for (uint32_t seed = 61; seed <= 68; seed++) {
+        for (uint32_t seed = first; seed <= 68; seed++) {
             make_random_of(&graphs[g], seed);
             p.device_bytes = 40 + 10 * (double) (seed % 6);
             for (int32_t c = 0; c < p.n_calls; c++)
