@@ -46,8 +46,10 @@ typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
 /* The chunk that a status is of. */
 struct weft_rollout_turn {
     int32_t instance; /* of those of all jobs */
-    bool more; /* others of it come; what has finished by one has left the
-                  instance when the next has come */
+    bool
+        more; /* what has finished by it leaves the instance when the next has
+                  come; false: at once, as no other comes, or the instance has
+                  no samples while others have: its last chunk does nothing */
     int32_t n_samples; /* that it had */
     int32_t n_steps;
     int64_t n_prefilled; /* tokens that it read */
@@ -56,7 +58,7 @@ struct weft_rollout_turn {
                             weft_seq_tell(), does it in messages of so many, as
                             a rank that cannot go on awaits such */
 };
-/* Called when a status has been acted on. May insert tasks. */
+/* Called when a status of samples has been acted on. May insert tasks. */
 typedef int (*weft_rollout_turn_fn)(void *ctx,
                                     const struct weft_rollout_turn *turn,
                                     struct weft_err *err);

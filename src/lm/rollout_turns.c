@@ -144,8 +144,18 @@ static double tokens_of(const struct weft_rollout_control *c,
     return n;
 }
 
-/* Obtains the next status and acts on it. *told_out: whether all ranks have;
- * an error is all ranks' then. */
+static bool going_on(const struct turns *t)
+{
+    for (int32_t k = 0; k < t->n; k++)
+        if (t->c[k].n_finished < t->c[k].n)
+            return true;
+    return false;
+}
+
+/* Obtains the next status and acts on it. Nobody is told of that of the chunk
+ * behind an instance's last sample: some ways to choose the next leave it out,
+ * and what is submitted must not depend on that. *told_out: whether all ranks
+ * have; an error is all ranks' then. */
 static int turn(struct turns *t, bool *told_out)
 {
     int32_t own;
@@ -167,6 +177,8 @@ static int turn(struct turns *t, bool *told_out)
                  c->args.iteration, own);
     if (t->order && !t->order->follows)
         rc = weft_rollout_order_add(t->order, t->last, t->err);
+    const struct weft_g_instance *instance = &c->gen->instance[own];
+    bool had_samples = !instance->idle;
     int32_t slot, samples = weft_rollout_running(c, own, &slot);
     int32_t n_finished = c->n_finished;
     struct weft_rollout_turn made = {
@@ -179,16 +191,10 @@ static int turn(struct turns *t, bool *told_out)
     if (!rc)
         rc = weft_rollout_advance(c, own, &t->news->status);
     weft_rollout_see_chunk(c, own, &t->news->status, samples, n_finished);
-    made.more = c->in_flight[own] > 0;
-    return rc || !c->on_turn ? rc : c->on_turn(c->ctx, &made, t->err);
-}
-
-static bool going_on(const struct turns *t)
-{
-    for (int32_t k = 0; k < t->n; k++)
-        if (t->c[k].n_finished < t->c[k].n)
-            return true;
-    return false;
+    made.more = c->in_flight[own] > 0 && !(instance->idle && going_on(t));
+    return rc || !had_samples || !c->on_turn
+             ? rc
+             : c->on_turn(c->ctx, &made, t->err);
 }
 
 /* A rank that cannot go on makes all end here. */

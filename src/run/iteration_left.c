@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples have left their instances: of what has ended, when the
- * instance's next status has come. All ranks have the same order of statuses,
- * so they see the same samples leave at the same time. */
+/* Which samples have left their instances, so that who reads them does not wait
+ * for a chunk that runs: of what has ended, when the instance's next status has
+ * come, and at once where it has no samples left, as its last chunk then does
+ * nothing. All ranks have the same order of statuses, so they see the same
+ * samples leave at the same time. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -10,12 +10,10 @@
  * does what `weft train` does, but on that rank that call of the function, from
  * 1, fails before it does anything or after (alone_ranks.sh).
  */
-#include "run_fixture.h"
+#include "described_run.h"
 
 #include "job/as_completed.h"
-#include "job/run_config.h"
 #include "plan/engine/engine.h"
-#include "run/predict/recorded.h"
 #include "run/scorer.h"
 
 static struct fixture fixture;
@@ -168,12 +166,9 @@ static void test_texts(void)
     }
 }
 
-/* A sample waits for those that it is compared with. */
-static void test_groups(void)
+/* The fixture without a critic. */
+static struct fixture without_critic(void)
 {
-    static const char *const algorithm[] = {"grpo", "remax"};
-    static const char *const file[] = {"actor/model",
-                                       "optimizer/actor/exp_avg"};
     const char *yaml = "seed: 5\n"
                        "run_dir: unset\n"
                        "data: {path: prompts.jsonl}\n"
@@ -184,6 +179,16 @@ static void test_groups(void)
     struct fixture own = fixture;
     snprintf(own.config, sizeof own.config, "%s/own.yaml", own.dir);
     REQUIRE_OK(weft_file_write(own.config, yaml, strlen(yaml), &err), err);
+    return own;
+}
+
+/* A sample waits for those that it is compared with. */
+static void test_groups(void)
+{
+    static const char *const algorithm[] = {"grpo", "remax"};
+    static const char *const file[] = {"actor/model",
+                                       "optimizer/actor/exp_avg"};
+    struct fixture own = without_critic();
     for (size_t a = 0; a < WEFT_COUNT(algorithm); a++)
         for (int early = 0; early < 2; early++) {
             char word[64], name[64];
@@ -314,6 +319,65 @@ static void test_begins(void)
     }
 }
 
+/* ---- When samples have left their instances ----------------------------- */
+
+/* Of the iteration that was recorded last: mini-batches that were submitted
+ * before its generation had ended. */
+static int32_t n_early;
+
+__typeof__(weft_iteration_early_turn) __real_weft_iteration_early_turn,
+    __wrap_weft_iteration_early_turn;
+int __wrap_weft_iteration_early_turn(struct weft_iteration *p)
+{
+    int rc = __real_weft_iteration_early_turn(p);
+    n_early = p->n_early;
+    return rc;
+}
+
+/* All samples but one end by the first status. Mini-batches train in their
+ * order, so those before the one that the long sample is of train early, on
+ * whatever instances it and they are; each of four has a quarter of the
+ * samples. With ReMax a second generation gives each what it is compared with,
+ * and one of the two ends at once. */
+static void test_left(void)
+{
+    enum { SAMPLES = 16 };
+    static const struct row {
+        int n_devices, n_sets;
+        const char *word[4];
+    } row[] = {{2, 1, {APART, EARLY}},
+               {4, 1, {APART, EARLY}},
+               {8, 1, {APART, EARLY}},
+               {4, 2, {APART, EARLY, "algorithm=remax"}}};
+    struct fixture own = without_critic();
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        int32_t n_total[2 * SAMPLES], sum = 0;
+        int n = 0, all = row[i].n_sets * SAMPLES;
+        const struct weft_g_job job = {.n_ranks = 1,
+                                       .n_devices = row[i].n_devices};
+        const struct weft_recorded how = {.rank = -1,
+                                          .iterations = 1,
+                                          .n_total = n_total,
+                                          .responses = true};
+        const char *const *words = with(row[i].word);
+        struct described_run d;
+        struct weft_err err;
+        while (words[n])
+            n++;
+        describe_run(row[i].n_sets > 1 ? &own : &fixture, &job, n, words, &d);
+        for (int longest = 0; longest < all; longest++) {
+            for (int k = 0; k < all; k++)
+                n_total[k] = k == longest ? 40 : 1;
+            weft_recording_release(&d.r);
+            weft_recording_init(&d.r);
+            REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
+            sum += n_early;
+        }
+        CHECK_INT(sum, all / 4 * (0 + 1 + 2 + 3));
+        forget_run(&d);
+    }
+}
+
 static void test_resumed(void)
 {
     const char *first[] = {"runtime.devices=4", APART, EARLY,
@@ -425,10 +489,11 @@ static int fail_on(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const struct weft_test tests[] = {
-        {"make", test_make},     {"layouts", test_layouts},
-        {"texts", test_texts},   {"groups", test_groups},
-        {"begins", test_begins}, {"resumed", test_resumed},
-        {"why", test_why},       {"remove", test_remove}};
+        {"make", test_make},       {"layouts", test_layouts},
+        {"texts", test_texts},     {"groups", test_groups},
+        {"begins", test_begins},   {"left", test_left},
+        {"resumed", test_resumed}, {"why", test_why},
+        {"remove", test_remove}};
     return argc > 5
              ? fail_on(argc, argv)
              : weft_test_main("run/as_completed", tests, WEFT_COUNT(tests));

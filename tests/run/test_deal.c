@@ -7,7 +7,7 @@
 #include "described_run.h"
 #include "second_costs.h"
 
-enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60, TURNS = 200 };
+enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60 };
 
 static struct fixture fixture;
 static struct weft_err err;
@@ -86,11 +86,10 @@ static void write_decisions(const struct weft_trainer *t, const char *path)
     REQUIRE(fclose(f) == 0);
 }
 
-/* The first sample, which is device 0's, has `longest` tokens, the others one.
- * in_turn: all statuses come in turn, also those of instances that have nothing
- * to do any more. */
+/* The first sample, which is device 0's, has `longest` tokens, the others
+ * one. */
 static void deal_with(const char *reward, const char *layout, int longest,
-                      enum says says, bool in_turn, struct dealt *out)
+                      enum says says, struct dealt *out)
 {
     const struct weft_g_job job = {1, DEVICES, true, 0, false};
     const char *word[] = {"data.shuffle=false",
@@ -106,7 +105,7 @@ static void deal_with(const char *reward, const char *layout, int longest,
                           reward};
     struct described_run d;
     struct weft_cluster cluster;
-    int32_t n_total[SAMPLES], came[TURNS];
+    int32_t n_total[SAMPLES];
     char path[600];
     snprintf(path, sizeof path, "%s/decisions.jsonl", fixture.dir);
     describe_run(&fixture, &job, (int) WEFT_COUNT(word), word, &d);
@@ -114,17 +113,11 @@ static void deal_with(const char *reward, const char *layout, int longest,
         n_total[i] = i == 0 ? longest : 1;
     if (says == A_RUN)
         write_decisions(d.t, path);
-    for (int i = 0; i < TURNS; i++)
-        came[i] = i % DEVICES;
-    const struct weft_rollout_order order = {
-        .instance = came, .n = TURNS, .follows = true};
     const struct weft_recorded how = {
         .rank = -1,
         .iterations = 1,
         .n_total = n_total,
         .responses = true,
-        .order = &order,
-        .n_orders = in_turn,
         .decisions = says == A_RUN ? path : NULL,
         .costs = says == COSTS ? second_costs(&job, &cluster) : NULL};
     REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
@@ -135,7 +128,7 @@ static void deal_with(const char *reward, const char *layout, int longest,
 static void deal(const char *layout, int longest, enum says says,
                  struct dealt *out)
 {
-    deal_with("reward=[{type: callback}]", layout, longest, says, false, out);
+    deal_with("reward=[{type: callback}]", layout, longest, says, out);
 }
 
 /* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are
@@ -199,20 +192,21 @@ static void test_short_tail(void)
     CHECK(most - least <= 2);
 }
 
-/* A reward model reads texts in tokens of its own, each one status later than
- * others read its sample. The clock has all three calls. */
+/* A reward model reads texts in tokens of its own, once their samples have left
+ * their instances, which those that are done do at once. The clock has all
+ * three calls. */
 static void test_texts(void)
 {
     enum { ALL = CALLS + 1 };
     struct dealt d;
-    deal_with(reads, "layout=dp4", LONGEST, COSTS, true, &d);
+    deal_with(reads, "layout=dp4", LONGEST, COSTS, &d);
     CHECK_INT(d.before[0], 0);
     CHECK_INT(d.all[0] + d.all[1] + d.all[2] + d.all[3], ALL * SAMPLES);
     CHECK_INT(d.before[1] + d.before[2] + d.before[3], ALL * (SAMPLES - 1));
     for (int k = 1; k < DEVICES; k++)
         CHECK(abs(3 * d.before[k] - ALL * (SAMPLES - 1)) <= 6);
     int least = 1 << 30, most = 0;
-    deal_with(reads, "layout=dp4", 4, COSTS, true, &d);
+    deal_with(reads, "layout=dp4", 4, COSTS, &d);
     CHECK_INT(d.before[0], 0);
     for (int k = 0; k < DEVICES; k++) {
         int at = (k == 0 ? 8 : 4) + 2 * d.all[k];
