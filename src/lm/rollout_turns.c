@@ -197,7 +197,7 @@ static int turn(struct turns *t, bool *told_out)
              : c->on_turn(c->ctx, &made, t->err);
 }
 
-/* A rank that cannot go on makes all end here. */
+/* A rank that cannot go on, or begin, makes all end here. */
 static int turn_all(struct turns *t, int rc)
 {
     bool told = true;
@@ -254,7 +254,7 @@ int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
         t.c[k].first = first;
         first += job[k].gen->n_instances;
     }
-    if (t.c && t.news && n > 0)
+    if (n > 0)
         rc = turn_all(&t, rc);
     for (int32_t k = 0; k < n_made; k++) {
         job[k].stats = t.c[k].stats;

@@ -195,6 +195,8 @@ void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot);
 
 /* 0, or the code of the first error so far. Does not wait. */
 int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
+/* Whether all ranks have that error: a control step has shared it. */
+bool weft_seq_is_shared(const struct weft_seq *seq);
 
 /* The control step: all ranks get rank 0's `bytes` of data, or, when any
  * rank's sequence has failed, all get that error and no data. Every decision

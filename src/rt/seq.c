@@ -344,6 +344,11 @@ int weft_seq_status(struct weft_seq *seq, struct weft_err *err)
     return rc;
 }
 
+bool weft_seq_is_shared(const struct weft_seq *seq)
+{
+    return seq->common;
+}
+
 void weft_seq_record(struct weft_seq *seq, int64_t at,
                      const struct weft_err *err)
 {

@@ -465,6 +465,15 @@ int weft_iteration_train_next(struct weft_iteration *p)
     return any ? submit_next(p) : rc;
 }
 
+/* Ends the job, as others wait for what this rank alone could not submit: with
+ * the first error of this rank. */
+WEFT_NORETURN static void end_alone(struct weft_iteration *p, int rc)
+{
+    weft_seq_fail(p->t->seq, rc, "%s", p->err->text);
+    (void) weft_seq_status(p->t->seq, p->err);
+    weft_world_abort(p->err);
+}
+
 int weft_iteration_train(struct weft_iteration *p)
 {
     int rc = p->training ? 0 : begin(p);
@@ -475,10 +484,9 @@ int weft_iteration_train(struct weft_iteration *p)
         rc = submit_next(p);
     }
     weft_iteration_train_release(p);
-    /* others wait for what this rank alone could not submit */
     if (rc && has_windows(p->t) && weft_world_size() > 1
-        && weft_seq_status(p->t->seq, NULL) == 0)
-        weft_world_abort(p->err);
+        && !weft_seq_is_shared(p->t->seq))
+        end_alone(p, rc);
     return rc;
 }
 

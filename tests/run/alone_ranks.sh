@@ -33,7 +33,7 @@ cat >rank.sh <<'SH'
 exec "$@" 2>"err.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
 SH
 
-fails() # RANK before|after FUNCTION CALL words...
+fails() # RANK HOW FUNCTION CALL words..., as test_as_completed.c says
 {
     what=$*
     victim=$1 how=$2 in=$3 call=$4
@@ -67,5 +67,12 @@ for when in before after; do
         # shellcheck disable=SC2086
         fails $rank $when weft_iteration_calls_flush 2 $early "$reads"
     done
+done
+# A rank that cannot read statuses, for which generation allocates twice; and one
+# that cannot train, behind another failure.
+for rank in 0 1; do
+    fails $rank $((rank + 1)) weft_rollout_run_all 2 layout=dp4
+    fails $rank second weft_iteration_moments 2 layout=dp4 \
+        ppo.whiten_advantages=mini_batch train.mini_batches_ahead=1
 done
 exit $failed

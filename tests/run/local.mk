@@ -81,7 +81,8 @@ check_PROGRAMS += %D%/test_as_completed
 	-Wl,--wrap=weft_iteration_advantages \
 	-Wl,--wrap=weft_iteration_train_next \
 	-Wl,--wrap=weft_iteration_moments \
-	-Wl,--wrap=weft_iteration_early_turn
+	-Wl,--wrap=weft_iteration_early_turn \
+	-Wl,--wrap=weft_rollout_run_all -Wl,--wrap=weft_alloc
 check_PROGRAMS += %D%/test_shares
 %C%_test_shares_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_resume

@@ -5,13 +5,18 @@
  * says why. And a rank that cannot go on by itself, as its memory is used up,
  * while others are in the middle of an iteration:
  *
- *     test_as_completed RANK before|after FUNCTION CALL CONFIG.yaml words...
+ *     test_as_completed RANK HOW FUNCTION CALL CONFIG.yaml words...
  *
  * does what `weft train` does, but on that rank that call of the function, from
- * 1, fails before it does anything or after (alone_ranks.sh).
+ * 1, fails (alone_ranks.sh):
+ *
+ *     before, after  it does anything
+ *     second         before, when a task of the rank has failed, too
+ *     N              as its N-th allocation does
  */
 #include "described_run.h"
 
+#include "base/alloc.h"
 #include "job/as_completed.h"
 #include "plan/engine/engine.h"
 #include "run/scorer.h"
@@ -431,27 +436,53 @@ static void test_remove(void)
 /* ---- A rank that cannot go on ------------------------------------------- */
 
 static struct {
-    bool here, after;
-    const char *function;
+    bool here;
+    const char *function, *how;
     int left; /* calls until one fails */
 } fails;
 
-static bool is_due(const char *function, bool after)
+/* Allocations of this thread until one fails; 0: none does. */
+static _Thread_local int n_allocations;
+
+__typeof__(weft_alloc) __real_weft_alloc, __wrap_weft_alloc;
+void *__wrap_weft_alloc(size_t n, size_t size)
 {
-    return fails.here && fails.after == after
-        && strcmp(fails.function, function) == 0 && --fails.left == 0;
+    return n_allocations > 0 && --n_allocations == 0
+             ? NULL
+             : __real_weft_alloc(n, size);
 }
 
-/* Of a function of the iteration p and `more` arguments. */
-#define FAILS(name, more, given)                                             \
+/* Whether the call of a function that begins is the one that fails. */
+static bool is_due(const char *function)
+{
+    return fails.here && strcmp(fails.function, function) == 0
+        && --fails.left == 0;
+}
+
+static bool fails_so(bool due, const char *how)
+{
+    return due && strcmp(fails.how, how) == 0;
+}
+
+/* Of a function with such arguments, a sequence, and where it says errors. */
+#define FAILS_IN(seq, err, name, more, given)                                \
     __typeof__(name) __real_##name, __wrap_##name;                           \
     int __wrap_##name more                                                   \
     {                                                                        \
-        if (is_due(#name, false))                                            \
-            return weft_err_nomem(p->err, #name, 1);                         \
+        bool due = is_due(#name), second = fails_so(due, "second");          \
+        if (second)                                                          \
+            weft_seq_fail(seq, WEFT_EINVAL, "a task before " #name);         \
+        if (second || fails_so(due, "before"))                               \
+            return weft_err_nomem(err, #name, 1);                            \
+        if (due)                                                             \
+            n_allocations = atoi(fails.how);                                 \
         int rc = __real_##name given;                                        \
-        return is_due(#name, true) ? weft_err_nomem(p->err, #name, 1) : rc;  \
+        if (due)                                                             \
+            n_allocations = 0;                                               \
+        return fails_so(due, "after") ? weft_err_nomem(err, #name, 1) : rc;  \
     }
+#define FAILS(name, more, given)                                             \
+    FAILS_IN(p->t->seq, p->err, name, more, given)
 
 FAILS(weft_scorer_begin, (struct weft_iteration * p), (p))
 FAILS(weft_scorer_expect, (struct weft_iteration * p, int32_t i), (p, i))
@@ -464,6 +495,10 @@ FAILS(weft_iteration_moments,
       (struct weft_iteration * p, bool whiten, int32_t n,
        struct weft_tile *const advantage[], struct weft_tile **out),
       (p, whiten, n, advantage, out))
+FAILS_IN(seq, err, weft_rollout_run_all,
+         (struct weft_seq * seq, int32_t n, struct weft_rollout_job *job,
+          struct weft_rollout_order *order, struct weft_err *err),
+         (seq, n, job, order, err))
 
 static int fail_on(int argc, char **argv)
 {
@@ -474,7 +509,7 @@ static int fail_on(int argc, char **argv)
         rc = weft_trainer_open(argv[5], argc - 6,
                                (const char *const *) argv + 6, &t, &err);
     fails.here = weft_world_rank() == atoi(argv[1]);
-    fails.after = strcmp(argv[2], "after") == 0;
+    fails.how = argv[2];
     fails.function = argv[3];
     fails.left = atoi(argv[4]);
     while (!rc && !weft_trainer_done(t))
