@@ -62,7 +62,7 @@ run_sources = \
 	%D%/run_dir.c %D%/run_dir.h \
 	%D%/seen.c %D%/seen.h \
 	%D%/tail.c %D%/tail.h %D%/tail_inside.h \
-	%D%/tail_file.c \
+	%D%/tail_costs.c %D%/tail_file.c \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c \
 	%D%/trainer_tiles.c

@@ -32,4 +32,18 @@ struct weft_tail {
 void weft_tail_add(struct weft_tail *tail, int32_t **prompt_out,
                    int32_t **response_out);
 
+/* ---- What the costs say (tail_costs.c). Errors: WEFT_ENOMEM. ------------- */
+
+/* When samples move, and what that takes, with at least one iteration noted. */
+int weft_tail_choose(const struct weft_iteration_set *set,
+                     struct weft_tail_choice *out, struct weft_err *err);
+/* Of a migration that is said: samples go on in batches up to BS_max, where
+ * they then move and that takes no longer than with all slots by the lengths
+ * that are known; and with their caches, where that is faster than to be read
+ * again. */
+int weft_tail_refine(const struct weft_iteration_set *set,
+                     struct weft_migration_when *when, struct weft_err *err);
+int weft_tail_find_pace(const struct weft_iteration_set *set,
+                        struct weft_tail_pace *out, struct weft_err *err);
+
 #endif
