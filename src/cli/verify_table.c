@@ -63,8 +63,9 @@ static const char *distance_text(const struct weft_verify_distance *d,
     return out;
 }
 
-static void put_row(struct weft_verify_table *t, const struct weft_verify_row *row,
-                    const char *label, const struct weft_verify_result *r)
+static void put_row(struct weft_verify_table *t,
+                    const struct weft_verify_row *row, const char *label,
+                    const struct weft_verify_result *r)
 {
     static const char *const shown[] = {"ok", "DIFFERS", "FAILED", "skipped"};
     const struct weft_verify_hashes *h = &r->hashes;
