@@ -90,11 +90,12 @@ endif
 
 # Tests that take too long for every push.
 check-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT) \
-		tests/plan/test_search$(EXEEXT)
+		tests/plan/test_search$(EXEEXT) tests/run/test_find$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/%D%/run/random.sh 30
 	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 $(SHELL) $(srcdir)/%D%/learns.sh
 	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 $(SHELL) $(srcdir)/%D%/commands.sh
 	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 tests/plan/test_search
+	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 tests/run/test_find
 .PHONY: check-cards check-cards-long check-long
 
 clean-tests:
