@@ -414,6 +414,108 @@ static void test_threads(void)
     }
 }
 
+/* ---- Restarts elsewhere ------------------------------------------------- */
+
+static int32_t
+    n_ranks; /* that are played one after the other, the last first */
+static int32_t failing; /* of them; -1: none does */
+static int32_t n_played;
+
+/* A rank has a problem of its own, does restarts that are its share, and none
+ * else. */
+static int play_rank(int32_t rank, const struct weft_search_problem *problem,
+                     const struct weft_search_how *how,
+                     const struct weft_search_result *best,
+                     struct weft_search_result *own, struct weft_err *err)
+{
+    static struct weft_option there[MOST][OPTIONS];
+    static struct weft_search_result mine[16];
+    struct weft_search_problem q = *problem;
+    struct weft_search *s;
+    if (rank == failing)
+        return weft_err_set(err, WEFT_ENOMEM, "rank %d has no memory", rank);
+    memcpy(there, option, sizeof there);
+    for (int32_t c = 0; c < q.n_calls; c++)
+        q.call[c].option = there[c];
+    REQUIRE(how->restarts <= (int32_t) WEFT_COUNT(mine));
+    REQUIRE_OK(weft_search_create(&q, &s, err), *err);
+    for (int32_t i = 0; i < how->restarts; i++)
+        mine[i].n_finalists = -1;
+    weft_search_restart(s, how, best, rank, n_ranks, mine);
+    weft_search_free(s);
+    for (int32_t i = 0; i < how->restarts; i++) {
+        CHECK((mine[i].n_finalists < 0) == (i % n_ranks != rank));
+        if (i % n_ranks == rank)
+            own[i] = mine[i];
+    }
+    n_played++;
+    return 0;
+}
+
+static int play_ranks(const struct weft_search *s,
+                      const struct weft_search_how *how,
+                      const struct weft_search_result *best,
+                      struct weft_search_result *own, struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t r = n_ranks - 1; r >= 0 && !rc; r--)
+        rc = play_rank(r, weft_search_problem_of(s), how, best, own, err);
+    return rc;
+}
+
+/* What one process finds, whether there are more ranks than restarts or fewer;
+ * 0 restarts are 4. */
+static void test_spread(void)
+{
+    static const int32_t ranks[] = {1, 2, 3, 5, 16}, restarts[] = {0, 1, 7};
+    failing = -1;
+    for (uint32_t seed = 1; seed <= 6; seed++) {
+        struct weft_search *s;
+        struct weft_err err;
+        make_random(seed);
+        p.device_bytes = 60 + 10 * (double) (seed % 6);
+        p.move = seed % 2 ? move_s : NULL;
+        REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+        for (size_t i = 0; i < WEFT_COUNT(restarts); i++) {
+            struct weft_search_result alone, r;
+            struct weft_search_how how = {.seed = seed,
+                                          .evaluations = 3000,
+                                          .restarts = restarts[i],
+                                          .branches = 100,
+                                          .n_threads = 2};
+            REQUIRE_OK(weft_search_run(s, &how, &alone, &err), err);
+            how.spread = play_ranks;
+            for (size_t k = 0; k < WEFT_COUNT(ranks); k++) {
+                n_ranks = ranks[k];
+                n_played = 0;
+                REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+                CHECK(same_result(&alone, &r));
+                CHECK(n_played >= n_ranks && n_played % n_ranks == 0);
+            }
+        }
+        weft_search_free(s);
+    }
+}
+
+/* What a rank fails with is the search's error. */
+static void test_spread_fails(void)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    struct weft_search_result r;
+    const struct weft_search_how how = {.evaluations = 3000,
+                                        .spread = play_ranks};
+    make_random(4);
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    n_ranks = 3;
+    failing = 1;
+    CHECK_FAILS(weft_search_run(s, &how, &r, &err), WEFT_ENOMEM, err,
+                "rank 1 has no memory");
+    weft_search_free(s);
+}
+
+/* ---- Methods ------------------------------------------------------------ */
+
 /* What each method finds and proves, beside the best of all choices. */
 static void check_methods(int *n_greedy, int *n_unproven)
 {
@@ -511,5 +613,6 @@ WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"fused", test_fused}, {"fused_moves", test_fused_moves},
            {"same_seed_same_result", test_same_seed_same_result},
            {"finalists", test_finalists}, {"stopped", test_stopped},
-           {"threads", test_threads}, {"methods", test_methods},
+           {"threads", test_threads}, {"spread", test_spread},
+           {"spread_fails", test_spread_fails}, {"methods", test_methods},
            {"too_many", test_too_many}, {"refused", test_refused})

@@ -207,16 +207,32 @@ static void walk(const struct weft_search *s, struct walk *w, int64_t n,
 struct restarts {
     const struct weft_search *s;
     const struct weft_search_how *how;
-    int64_t n_each;                 /* evaluations */
-    struct weft_search_result *own; /* (restarts) */
+    const struct weft_search_result *best;
+    int32_t first, stride;
+    struct weft_search_result *own;
 };
 
-static void restart(void *ctx, int64_t i)
+static void restart(void *ctx, int64_t k)
 {
-    struct restarts *r = ctx;
+    const struct restarts *r = ctx;
+    int64_t i = r->first + k * r->stride;
     struct walk w = {
         .s = r->s, .seed = r->how->seed, .restart = (uint32_t) i};
-    walk(r->s, &w, r->n_each, r->how, &r->own[i]);
+    r->own[i] = *r->best;
+    r->own[i].evaluations = 0;
+    walk(r->s, &w, r->how->evaluations / r->how->restarts, r->how,
+         &r->own[i]);
+}
+
+void weft_search_restart(const struct weft_search *s,
+                         const struct weft_search_how *how,
+                         const struct weft_search_result *best, int32_t first,
+                         int32_t stride, struct weft_search_result *own)
+{
+    struct restarts r = {s, how, best, first, stride, own};
+    weft_threads_run(how->n_threads,
+                     weft_ceil_div(how->restarts - first, stride), restart,
+                     &r);
 }
 
 /* What a restart has found counts, and its evaluations once. */
@@ -237,20 +253,22 @@ int weft_search_anneal(const struct weft_search *s,
                        const struct weft_search_how *how,
                        struct weft_search_result *best, struct weft_err *err)
 {
-    int32_t n = how->restarts > 0 ? how->restarts : 4;
-    struct restarts r = {.s = s, .how = how, .n_each = how->evaluations / n};
-    if (r.n_each == 0 || best->stopped)
+    struct weft_search_how all = *how;
+    struct weft_search_result *own;
+    int rc = 0;
+    all.restarts = how->restarts > 0 ? how->restarts : 4;
+    if (how->evaluations < all.restarts || best->stopped)
         return 0;
-    r.own = weft_alloc((size_t) n, sizeof *r.own);
-    if (!r.own)
-        return weft_err_nomem(err, "restarts", (size_t) n * sizeof *r.own);
-    for (int32_t i = 0; i < n; i++) {
-        r.own[i] = *best;
-        r.own[i].evaluations = 0;
-    }
-    weft_threads_run(how->n_threads, n, restart, &r);
-    for (int32_t i = 0; i < n; i++)
-        join(s, &r.own[i], best);
-    weft_free(r.own);
-    return 0;
+    own = weft_alloc((size_t) all.restarts, sizeof *own);
+    if (!own)
+        return weft_err_nomem(err, "restarts",
+                              (size_t) all.restarts * sizeof *own);
+    if (how->spread)
+        rc = how->spread(s, &all, best, own, err);
+    else
+        weft_search_restart(s, &all, best, 0, 1, own);
+    for (int32_t i = 0; i < all.restarts && !rc; i++)
+        join(s, &own[i], best);
+    weft_free(own);
+    return rc;
 }

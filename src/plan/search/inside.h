@@ -127,7 +127,7 @@ void weft_search_consider(const struct weft_search *s, const int32_t *choice,
 void weft_search_greedy(const struct weft_search *s,
                         const struct weft_search_how *how,
                         struct weft_search_result *best);
-/* Errors: WEFT_ENOMEM. */
+/* Errors: WEFT_ENOMEM, those of how->spread. */
 int weft_search_anneal(const struct weft_search *s,
                        const struct weft_search_how *how,
                        struct weft_search_result *best, struct weft_err *err);

@@ -209,6 +209,12 @@ void weft_search_free(struct weft_search *s)
     weft_free(s);
 }
 
+const struct weft_search_problem *weft_search_problem_of(
+    const struct weft_search *s)
+{
+    return s->p;
+}
+
 /* ---- All methods -------------------------------------------------------- */
 
 static bool near(double a, double b)

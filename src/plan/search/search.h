@@ -23,7 +23,7 @@
  *
  * Methods: greedy, annealing from there, branch and bound, and every choice.
  * Pure and deterministic: a seed and a number of evaluations give one result,
- * in any number of threads.
+ * in any number of threads, wherever restarts are done.
  */
 #ifndef WEFT_PLAN_SEARCH_SEARCH_H
 #define WEFT_PLAN_SEARCH_SEARCH_H
@@ -133,6 +133,8 @@ struct weft_search;
 int weft_search_create(const struct weft_search_problem *problem,
                        struct weft_search **out, struct weft_err *err);
 void weft_search_free(struct weft_search *s); /* NULL is allowed */
+const struct weft_search_problem *weft_search_problem_of(
+    const struct weft_search *s);
 
 /* Seconds: no choice in which a call has this option, which need not be one of
  * the problem's, has a shorter period. */
@@ -159,6 +161,8 @@ const char *weft_search_method_name(enum weft_search_method method);
 /* Choices of an exhaustive search, at most. */
 enum { WEFT_SEARCH_CHOICES = 10000000 };
 
+struct weft_search_result;
+
 struct weft_search_how {
     enum weft_search_method method;
     uint64_t seed;
@@ -174,6 +178,13 @@ struct weft_search_how {
      * nobody asks. */
     bool (*stop)(void *ctx);
     void *ctx;
+    /* Does all restarts of annealing, how->restarts of them, in whatever places,
+     * by weft_search_restart(). NULL: they are done here. Errors end the
+     * search. */
+    int (*spread)(const struct weft_search *s,
+                  const struct weft_search_how *how,
+                  const struct weft_search_result *best,
+                  struct weft_search_result *own, struct weft_err *err);
 };
 
 /* Choices that fit, shortest first, no two with the same value. */
@@ -195,9 +206,19 @@ struct weft_search_result {
     bool stopped;
 };
 
+/* The restarts of annealing first, first + stride, ... below how->restarts, each
+ * from *best on: what number i has found becomes own[i] (restarts). first <
+ * stride, how->restarts > 0. They know
+ * nothing of one another: another search of an equal problem, in another
+ * process, does the same. */
+void weft_search_restart(const struct weft_search *s,
+                         const struct weft_search_how *how,
+                         const struct weft_search_result *best, int32_t first,
+                         int32_t stride, struct weft_search_result *own);
+
 /* Finds a choice. Where none that fits was found, the one that exceeds memory
  * the least. Errors: WEFT_EINVAL, more choices than an exhaustive search has;
- * WEFT_ENOMEM. */
+ * WEFT_ENOMEM; those of how->spread. */
 int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err);
