@@ -41,6 +41,17 @@ extern "C" {
 int weft_world_here(int *rank_out);
 /* Copies the bytes of that rank to all ranks. Collective. */
 void weft_world_share_from(int rank, void *data, size_t bytes);
+/* The same, calling meanwhile(ctx) now and then while this rank waits. */
+void weft_world_share_while(int rank, void *data, size_t bytes,
+                            void (*meanwhile)(void *ctx), void *ctx);
+/* A rank that is to stop something that all ranks do tells rank 0; rank 0, which
+ * asks now and then, tells all. Any thread may; calls after the first do
+ * nothing. Local. */
+void weft_world_say_stop(void);
+/* Whether this rank has said so or was told. Any thread may ask. Local. */
+bool weft_world_said_stop(void);
+/* Forgets it, when nobody says it any more. Collective. */
+void weft_world_forget_stop(void);
 /* Raises each of n numbers to the largest of all ranks. Collective. */
 void weft_world_raise(int64_t *v, int n);
 /* Prints the sentence and ends all processes of the job with exit code 1, for

@@ -24,6 +24,8 @@ static struct {
     int rank, size;
     int64_t n_collectives;
     _Atomic double waits_since_s; /* 0: does not */
+    atomic_bool says_stop;        /* this rank does */
+    atomic_int n_told_stop;       /* how many have told it */
     struct weft_host host;
 #ifdef WEFT_HAVE_MPI
     bool open;
@@ -84,15 +86,24 @@ double weft_world_waits_s(void)
 #ifdef WEFT_HAVE_MPI
 
 /* Waits for a request: polls for as long as a message inside a machine takes,
- * then sleeps between polls. */
-static void complete(MPI_Request *request)
+ * then sleeps between polls. meanwhile: called between them; NULL: nothing. */
+static void complete_while(MPI_Request *request, void (*meanwhile)(void *ctx),
+                           void *ctx)
 {
     struct weft_nap nap = {0};
     int done = 0;
     atomic_store(&world.waits_since_s, weft_clock_s());
-    while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done) {
+        if (meanwhile)
+            meanwhile(ctx);
         weft_nap(&nap);
+    }
     atomic_store(&world.waits_since_s, 0);
+}
+
+static void complete(MPI_Request *request)
+{
+    complete_while(request, NULL, NULL);
 }
 
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
@@ -111,7 +122,8 @@ void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
 
 enum { PIECE = 1 << 30 }; /* MPI counts in int */
 
-void weft_world_share_from(int rank, void *data, size_t bytes)
+void weft_world_share_while(int rank, void *data, size_t bytes,
+                            void (*meanwhile)(void *ctx), void *ctx)
 {
     MPI_Request request;
     if (world.size == 1)
@@ -121,7 +133,7 @@ void weft_world_share_from(int rank, void *data, size_t bytes)
         world.n_collectives++;
         MPI_Ibcast((char *) data + at, (int) n, MPI_BYTE, rank, world.control,
                    &request);
-        complete(&request);
+        complete_while(&request, meanwhile, ctx);
     }
 }
 
@@ -152,9 +164,9 @@ MPI_Comm weft_world_transfers(void)
     return world.transfers;
 }
 
-/* ---- Signs of life ---------------------------------------------------- */
+/* ---- Signs of life, and news ------------------------------------------ */
 
-enum { LIFE_QUESTION, LIFE_ANSWER, LIFE_FAILED };
+enum { LIFE_QUESTION, LIFE_ANSWER, LIFE_FAILED, LIFE_STOP };
 
 /* Sends a message without data; nobody waits until it is sent. */
 static void life_send(int rank, int tag)
@@ -164,16 +176,17 @@ static void life_send(int rank, int tag)
     MPI_Request_free(&request);
 }
 
-/* Takes one message. Returns its rank, or -1. */
+/* Takes one message, which no other thread can take then. Returns its rank, or
+ * -1. */
 static int life_receive(int tag)
 {
+    MPI_Message message;
     MPI_Status status;
     int there = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, tag, world.life, &there, &status);
+    MPI_Improbe(MPI_ANY_SOURCE, tag, world.life, &there, &message, &status);
     if (!there)
         return -1;
-    MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, tag, world.life,
-             MPI_STATUS_IGNORE);
+    MPI_Mrecv(NULL, 0, MPI_BYTE, &message, MPI_STATUS_IGNORE);
     return status.MPI_SOURCE;
 }
 
@@ -215,6 +228,20 @@ bool weft_world_any_failed(void)
     while (world.open && life_receive(LIFE_FAILED) >= 0)
         any = true;
     return any;
+}
+
+static void tell_stop(void)
+{
+    if (world.rank > 0)
+        life_send(0, LIFE_STOP);
+    for (int r = 1; r < world.size && world.rank == 0; r++)
+        life_send(r, LIFE_STOP);
+}
+
+static void hear_stop(void)
+{
+    if (world.open && life_receive(LIFE_STOP) >= 0)
+        atomic_fetch_add(&world.n_told_stop, 1);
 }
 
 /* ---- Joining ---------------------------------------------------------- */
@@ -323,11 +350,14 @@ void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
     (void) how;
 }
 
-void weft_world_share_from(int rank, void *data, size_t bytes)
+void weft_world_share_while(int rank, void *data, size_t bytes,
+                            void (*meanwhile)(void *ctx), void *ctx)
 {
     (void) rank;
     (void) data;
     (void) bytes;
+    (void) meanwhile;
+    (void) ctx;
 }
 
 void weft_world_send(int rank, const void *data, size_t bytes)
@@ -366,6 +396,14 @@ bool weft_world_any_failed(void)
     return false;
 }
 
+static void tell_stop(void)
+{
+}
+
+static void hear_stop(void)
+{
+}
+
 int weft_world_open(struct weft_err *err)
 {
     const char *variable;
@@ -390,6 +428,38 @@ static void end_job(void)
 #endif
 
 /* ---- What is built of them -------------------------------------------- */
+
+void weft_world_say_stop(void)
+{
+    if (!atomic_exchange(&world.says_stop, true))
+        tell_stop();
+}
+
+bool weft_world_said_stop(void)
+{
+    if (atomic_load(&world.says_stop))
+        return true;
+    hear_stop();
+    return atomic_load(&world.n_told_stop) > 0;
+}
+
+/* Rank 0 is told by all that say it, the others by rank 0 alone. */
+void weft_world_forget_stop(void)
+{
+    int64_t n[2] = {0, 0};
+    n[world.rank > 0] = atomic_load(&world.says_stop);
+    weft_world_reduce(n, 2, WEFT_SUM);
+    while (world.size > 1
+           && atomic_load(&world.n_told_stop) < n[world.rank == 0])
+        hear_stop();
+    atomic_store(&world.says_stop, false);
+    atomic_store(&world.n_told_stop, 0);
+}
+
+void weft_world_share_from(int rank, void *data, size_t bytes)
+{
+    weft_world_share_while(rank, data, bytes, NULL, NULL);
+}
 
 void weft_world_share(void *data, size_t bytes)
 {
