@@ -12,6 +12,7 @@
 #include "plan/strategy.h"
 #include "run/predict/memory.h"
 #include "run/predict/simulate.h"
+#include "run/predict/spread.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -23,12 +24,14 @@ const char weft_help_plan[] =
     "usage: weft plan [options] CONFIG.yaml [key=value ...]\n"
     "       weft plan --explain PLAN.json\n"
     "\n"
-    "Makes the execution plan of a run: devices and layout of each model\n"
-    "function call. Prints it as a table. Any plan gives the same numbers; "
-    "a\n"
-    "run takes it with plan: PLAN.json. Without --from it is the\n"
-    "configuration's 'layout' or, where there is none, data parallel;\n"
-    "--search finds the fastest there is, as simulated.\n"
+    "Makes the execution plan of a run: devices and layout of each model "
+    "function\n"
+    "call. Prints a table. Any plan gives the same numbers; a run takes it "
+    "with plan:\n"
+    "PLAN.json. Without --from it is the configuration's 'layout' or data "
+    "parallel;\n"
+    "--search finds the fastest there is, as simulated, on all ranks of an "
+    "mpirun.\n"
     "\n"
     "options:\n"
     "      --from layout=TEXT  one layout for all calls: dp2tp2pp1, then "
@@ -68,8 +71,9 @@ const char weft_help_plan[] =
     "exhaustive\n"
     "      --seed N, --evaluations N, --branches N, --threads N, "
     "--time-limit S,\n"
-    "      --recording N       default: 1, 400, 10000 thousand, cores, none, "
-    "1024 MiB\n"
+    "      --recording N, --restarts N  default: 1, 400, 10000 thousand, "
+    "cores, none,\n"
+    "                          1024 MiB, 4\n"
     "      --lengths WHAT      of responses, for both: see weft simulate\n"
     "      --graph             print the algorithm's dataflow graph\n"
     "      --svg FILE          draw the graph with the devices of each call\n"
@@ -267,6 +271,49 @@ static int explain(const struct weft_cli_plan_options *o,
     return rc;
 }
 
+static int read_and_run(struct weft_cli_plan_options *o, int n_words,
+                        char **word, struct weft_err *err)
+{
+    struct weft_config config;
+    if (o->explain)
+        return explain(o, err);
+    int rc = weft_run_config_read(
+        word[0], n_words - 1, (const char *const *) word + 1, &config, err);
+    if (rc)
+        return rc;
+    rc = run(o, &config, err);
+    weft_config_release(&config);
+    return rc;
+}
+
+static bool wants_stop(void *ctx)
+{
+    (void) ctx;
+    return weft_cli_stop != 0;
+}
+
+/* Rank 0 does what one process does, and the others help it to search. */
+static int run_on_ranks(struct weft_cli_plan_options *o, int n_words,
+                        char **word, struct weft_err *err)
+{
+    bool searches = o->search || (o->compare && !o->no_search);
+    if (weft_world_size() > 1 && !searches)
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "ranks share nothing but a search (--search, "
+                            "--compare): start it without mpirun or srun");
+    if (weft_world_rank() > 0)
+        weft_cli_catch_stop(NULL);
+    /* before rank 0 says that a signal ends it, which all may get */
+    int rc = weft_world_agree(0, err);
+    if (weft_world_rank() == 0) {
+        rc = read_and_run(o, n_words, word, err);
+        weft_spread_end();
+    } else {
+        weft_spread_serve(wants_stop, NULL);
+    }
+    return weft_world_agree(rc, err);
+}
+
 /* Whether there is a method of the search with that name; NULL: all. */
 static bool method_of(const char *name, enum weft_search_method *out)
 {
@@ -307,10 +354,10 @@ static const char *misuse(struct weft_cli_plan_options *o, bool config)
                "--graph";
     if (!o->search
         && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0
-            || o->time_limit > 0 || o->recording > 0 || o->threads > 0
-            || o->method))
-        return "--method, --threads, --seed, --evaluations, --branches, "
-               "--time-limit and --recording are for --search";
+            || o->time_limit > 0 || o->recording > 0 || o->restarts > 0
+            || o->threads > 0 || o->method))
+        return "--method, --threads, --seed, --evaluations, --restarts, "
+               "--branches, --time-limit and --recording are for --search";
     if (!method_of(o->method, &o->which))
         return "'--method' must be all, greedy, anneal, branches or "
                "exhaustive";
@@ -365,6 +412,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "branches", WEFT_CLI_INT, &o.branches, 0, INT32_MAX},
         {0, "time-limit", WEFT_CLI_INT, &o.time_limit, 1, INT32_MAX},
         {0, "recording", WEFT_CLI_INT, &o.recording, 1, INT32_MAX},
+        {0, "restarts", WEFT_CLI_INT, &o.restarts, 1, 10000},
         {0, "threads", WEFT_CLI_INT, &o.threads, 1, 4096},
         {0, "method", WEFT_CLI_STRING, &o.method, 0, 0},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
@@ -387,15 +435,15 @@ int weft_cmd_plan(int argc, char **argv)
             return weft_cli_usage("plan", "'%s' is no key=value word",
                                   argv[i]);
     struct weft_err err = {0};
-    struct weft_config config;
-    int rc = o.explain
-               ? explain(&o, &err)
-               : weft_run_config_read(argv[first], argc - first - 1,
-                                      (const char *const *) argv + first + 1,
-                                      &config, &err);
-    if (!rc && !o.explain) {
-        rc = run(&o, &config, &err);
-        weft_config_release(&config);
-    }
-    return rc ? weft_cli_fail("plan", &err) : weft_cli_finish("plan");
+    int rc = weft_world_open(&err);
+    if (rc)
+        return weft_cli_fail("plan", &err);
+    rc = run_on_ranks(&o, argc - first, argv + first, &err);
+    if (rc)
+        status = weft_world_rank() == 0 ? weft_cli_fail("plan", &err)
+                                        : WEFT_EXIT_FAILED;
+    else
+        status = weft_cli_finish("plan");
+    weft_world_close();
+    return status;
 }

@@ -18,6 +18,7 @@
 #include "run/predict/options.h"
 #include "run/predict/scale.h"
 #include "run/predict/shortage.h"
+#include "run/predict/spread.h"
 #include "run/predict/weigh.h"
 
 /* ---- Telling ----------------------------------------------------------- */
@@ -318,22 +319,28 @@ struct limit {
  * with how few of them it is not worth to begin. */
 enum { UNASKED_S = 30, FEW_S = 3 };
 
+/* Whether it is time, or somebody has asked any rank to stop. */
+static bool is_over(double at_s)
+{
+    return weft_cli_stop || weft_clock_s() > at_s || weft_spread_stopped();
+}
+
 static bool pricing_is_over(void *ctx)
 {
     const struct limit *limit = ctx;
-    return weft_cli_stop || weft_clock_s() > limit->priced_s;
+    return is_over(limit->priced_s);
 }
 
 static bool search_is_over(void *ctx)
 {
     const struct limit *limit = ctx;
-    return weft_cli_stop || weft_clock_s() > limit->searched_s;
+    return is_over(limit->searched_s);
 }
 
 static bool time_is_over(void *ctx)
 {
     const struct limit *limit = ctx;
-    return weft_cli_stop || weft_clock_s() > limit->end_s;
+    return is_over(limit->end_s);
 }
 
 static void set_limit(struct limit *limit, double now_s, double seconds)
@@ -392,9 +399,11 @@ static struct weft_find find_of(const struct weft_cli_plan_options *o,
                 .n_threads = o->threads > 0 ? o->threads
                                             : weft_threads_usable(),
                 .evaluations = 1000 * given(o->evaluations, 400),
+                .restarts = o->restarts,
                 .branches = 1000 * given(o->branches, 10000),
                 .stop = search_is_over,
-                .ctx = limit}};
+                .ctx = limit,
+                .spread = weft_spread_restarts}};
 }
 
 static void catch_stop(void)

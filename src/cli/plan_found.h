@@ -18,8 +18,8 @@ struct weft_cli_plan_options {
     int32_t seed, evaluations, branches;
     int32_t time_limit; /* seconds; 0: not given */
     int32_t recording;  /* MiB of one that prices a layout; 0: not given */
-    int32_t threads;    /* 0: not given */
-    const char *method; /* NULL: not given */
+    int32_t restarts, threads;     /* 0: not given */
+    const char *method;            /* NULL: not given */
     enum weft_search_method which; /* that is */
 };
 

@@ -35,6 +35,7 @@ run_sources = \
 	%D%/predict/memory_check.c \
 	%D%/predict/find.c %D%/predict/find_inside.h %D%/predict/find_problems.c \
 	%D%/predict/options.c %D%/predict/options.h \
+	%D%/predict/spread.c %D%/predict/spread.h \
 	%D%/predict/options_fused.c \
 	%D%/predict/options_inside.h \
 	%D%/predict/together.c %D%/predict/together.h \

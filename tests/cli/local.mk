@@ -20,6 +20,7 @@ sh_tests += %D%/signals.sh
 sh_tests += %D%/generate_signals.sh
 sh_tests += %D%/search_signals.sh
 sh_tests += %D%/search_ranks.sh
+sh_tests += %D%/plan_ranks.sh
 sh_tests += %D%/refused_start.sh
 sh_tests += %D%/limits.sh
 sh_tests += %D%/bad_input.sh

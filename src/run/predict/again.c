@@ -15,6 +15,7 @@
 #include "run/predict/auto.h"
 #include "run/predict/known.h"
 #include "run/predict/memory.h"
+#include "run/predict/spread.h"
 #include "run/plans.h"
 #include "run/tail.h"
 
@@ -274,8 +275,12 @@ int weft_again_plan(struct weft_trainer *t, struct weft_err *err)
     weft_metrics_set(t->metrics, "plan/replanned", 0);
     if (!weft_again_is_due(t, t->iteration))
         return 0;
-    if (weft_world_rank() == 0)
+    if (weft_world_rank() == 0) {
         rc = look(t, &plan, &c, err);
+        weft_spread_end();
+    } else {
+        weft_spread_serve(NULL, NULL);
+    }
     rc = weft_world_agree(rc, err);
     weft_world_share_from(0, &c, sizeof c);
     if (!rc && c.takes)

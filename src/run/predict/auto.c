@@ -13,6 +13,7 @@
 #include "run/common.h"
 #include "run/plans.h"
 #include "run/predict/known.h"
+#include "run/predict/spread.h"
 
 /* Sets what is known of the devices. */
 static void know(struct weft_plan_needs *needs,
@@ -68,6 +69,7 @@ int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
     struct weft_find find = {
         .simulate = &simulate, .how = *how, .stop = how->stop};
     find.how.n_threads = weft_threads_usable();
+    find.how.spread = weft_spread_restarts;
     if (lengths)
         simulate.lengths = lengths;
     know(needs, simulate.cluster);
@@ -161,9 +163,13 @@ int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
     tell(t->opening, true);
     int rc = weft_world_agree(0,
                               err); /* all ranks are told before it begins */
-    if (!rc && weft_world_rank() == 0)
+    if (!rc && weft_world_rank() == 0) {
         rc = keep_or_find(t, needs, out, err);
-    rc = weft_world_agree(rc, err); /* others have waited for the search */
+        weft_spread_end();
+    } else if (!rc) {
+        weft_spread_serve(NULL, NULL);
+    }
+    rc = weft_world_agree(rc, err);
     if (is_stopped(t->opening))
         rc = weft_err_set(err, WEFT_EINTERRUPTED,
                           "stopped while it searched for a plan, before an "

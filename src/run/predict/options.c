@@ -381,19 +381,17 @@ static void sort_variants(struct weft_option *v, int32_t n)
 
 /* ---- The problem -------------------------------------------------------- */
 
-/* Weights of a destination's device, by the slowest link on their way. */
-static double move_s(void *ctx, int32_t role,
+double weft_moving_s(void *ctx, int32_t role,
                      const struct weft_call_plan *from,
                      const struct weft_call_plan *to)
 {
-    const struct weft_finding *f = ctx;
-    const struct weft_shape *shape = f->needs->shape[role];
-    const struct weft_cluster *cluster = f->find->simulate->cluster;
+    const struct weft_moving *m = ctx;
+    const struct weft_shape *shape = m->shape[role];
+    const struct weft_cluster *cluster = m->cluster;
     /* ranks beyond the cluster's nodes share them */
     const struct weft_node_kind *node = weft_cluster_node(
-        cluster,
-        to->mesh.node
-            / (int32_t) weft_ceil_div(f->needs->n_nodes, cluster->n_nodes));
+        cluster, to->mesh.node
+                     / (int32_t) weft_ceil_div(m->n_nodes, cluster->n_nodes));
     bool inside = from->mesh.node == to->mesh.node && from->mesh.n_nodes == 1
                && to->mesh.n_nodes == 1;
     const struct weft_link *link = inside ? &node->inside : &node->rail;
@@ -452,8 +450,8 @@ void weft_finding_set_problem(struct weft_finding *f,
         /* 0 would say that no layout was left out */
         .left_out_s = fmax(f->left_out_s, DBL_MIN),
         .alike = f->find->simulate->cluster->n_kinds == 1 && !f->fixed.meshes,
-        .move = move_s,
-        .ctx = f};
+        .move = weft_moving_s,
+        .ctx = &f->moving};
     for (int32_t c = 1; c < flow->n_calls; c++) {
         if (!weft_flow_placed(flow, c))
             continue;
@@ -541,8 +539,11 @@ int weft_finding_begin(const struct weft_config *config,
     *f = (struct weft_finding){.config = config,
                                .needs = needs,
                                .find = find,
+                               .moving = {.n_nodes = needs->n_nodes,
+                                          .cluster = find->simulate->cluster},
                                .n_devices = weft_plan_n_used(needs),
                                .left_out_s = INFINITY};
+    memcpy(f->moving.shape, needs->shape, sizeof f->moving.shape);
     weft_settings_of(config, &settings);
     f->mini_batches = settings.mini_batches;
     f->steps = settings.mini_batches * settings.epochs;
