@@ -208,9 +208,8 @@ struct weft_search_result {
 
 /* The restarts of annealing first, first + stride, ... below how->restarts, each
  * from *best on: what number i has found becomes own[i] (restarts). first <
- * stride, how->restarts > 0. They know
- * nothing of one another: another search of an equal problem, in another
- * process, does the same. */
+ * stride, how->restarts > 0. They know nothing of one another: another search of
+ * an equal problem, in another process, does the same. */
 void weft_search_restart(const struct weft_search *s,
                          const struct weft_search_how *how,
                          const struct weft_search_result *best, int32_t first,

@@ -9,17 +9,18 @@
 /* Makes the plan of a run with `plan: auto`: the one in its run directory, if
  * it was found there before and is one for this job; else rank 0 searches
  * (run/predict/options.h) by what it knows of costs (t->known), with the others'
- * help. It is the same on all ranks, and for equal costs. config.layout says what it has to be like
- * (plan/fixed.h). needs get the memory of a device, where the configuration
- * does not say it, and devices of several kinds. While it searches it asks
- * t->opening whether to stop. Collective. Errors: no costs are known, those of
+ * help. It is the same on all ranks, and for equal costs. config.layout says
+ * what it has to be like (plan/fixed.h). needs get the memory of a device, where
+ * the configuration does not say it, and devices of several kinds. While it
+ * searches it asks t->opening whether to stop. Collective. Errors: no costs are
+ * known, those of
  * weft_run_find(), WEFT_EINTERRUPTED. */
 int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
                    struct weft_plan *out, struct weft_err *err);
 
 /* Searches by what t->known knows, on rank 0, for responses of these lengths;
- * NULL: as long as they can be. Other ranks are in weft_spread_serve(). The plan has no memory. needs get what those of
- * weft_auto_plan() get. Errors: those of
+ * NULL: as long as they can be. Other ranks are in weft_spread_serve(). The plan
+ * has no memory. needs get what those of weft_auto_plan() get. Errors: those of
  * weft_run_find(). */
 int weft_auto_find(struct weft_trainer *t, struct weft_plan_needs *needs,
                    const struct weft_lengths *lengths,
