@@ -110,9 +110,6 @@ static const char *why_missed(const struct bench *b, const struct cell *row,
                      * b->cluster.kind[0].rail.bytes_per_s / 1e9);
         return text;
     }
-    if (size == 1 && row->devices > DEVICES && row->strategy != INTERLEAVE_2)
-        return "ZeRO 3 trains here with layers that each come from one or "
-               "two owners, not from all";
     if (row->strategy == INTERLEAVE_2 && size < 2)
         return "half as fast as DeepSpeed-Chat there, as if its halves did "
                "not run side by side";

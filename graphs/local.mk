@@ -36,6 +36,7 @@ graphs_sources = \
 	%D%/calls/pipeline.c %D%/calls/pipeline.h \
 	%D%/calls/reallocate.c %D%/calls/reallocate_inside.h \
 	%D%/calls/reallocate_tiles.c \
+	%D%/calls/relays.c %D%/calls/relays.h \
 	%D%/calls/shard.c %D%/calls/shard.h \
 	%D%/calls/stage.c %D%/calls/stage.h \
 	%D%/calls/stage_backward.c %D%/calls/stage_exchange.c \

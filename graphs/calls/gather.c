@@ -2,7 +2,7 @@
 #include "graphs/calls/gather.h"
 
 #include "base/alloc.h"
-#include "graphs/calls/shard.h"
+#include "graphs/calls/relays.h"
 #include "graphs/calls/tiles.h"
 
 /* Buffers of one stage of one replica: two that layers use in turn, one for
@@ -16,6 +16,7 @@ struct buffer {
 struct weft_g_gather {
     const struct weft_g_model *model;
     bool sharded;
+    struct weft_g_relays *relays;
     struct buffer *buffer; /* (dp, pp, N_BUFFERS) */
     int32_t *turn;         /* (dp, pp): how many layers were gathered */
     struct weft_params *fwd, *bwd; /* (n_places): what was gathered last */
@@ -83,24 +84,10 @@ static struct buffer *buffer_of(const struct weft_g_gather *g,
     return &g->buffer[at * N_BUFFERS + which];
 }
 
-/* The owners' pieces of a whole tile (weft_g_owned_pieces()). A tied embedding
- * is made of the head's. */
-struct pieces {
-    int32_t n;
-    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
-    struct weft_tile *tile[WEFT_G_MAX_PIECES];
-    size_t at[WEFT_G_MAX_PIECES];
-};
-
-static void pieces_get(const struct weft_g_model *m, enum weft_tile_kind kind,
-                       int32_t layer, int32_t block, struct pieces *out)
-{
-    out->n = weft_g_owned_pieces(m, kind, layer, block, out->piece, out->tile,
-                                 out->at);
-}
-
+/* Whether a place owns all pieces of a tile. A tied embedding is made of the
+ * head's. */
 static bool has_whole(const struct weft_g_model *m, enum weft_tile_kind kind,
-                      const struct pieces *p, int32_t place)
+                      const struct weft_g_owned_pieces *p, int32_t place)
 {
     bool tied = m->shape.tied && kind == WEFT_TILE_EMBED;
     return p->n == 1 && p->piece[0].place == place && !tied;
@@ -115,8 +102,9 @@ static bool is_needless(const struct weft_g_model *m,
     enum weft_tile_kind kind = block >= 0    ? kind_of(which)
                              : which == HEAD ? WEFT_TILE_FINAL
                                              : WEFT_TILE_NORMS;
-    struct pieces p;
-    pieces_get(m, kind, stage->first, block >= 0 ? block : 0, &p);
+    struct weft_g_owned_pieces p;
+    weft_g_owned_pieces_get(m, kind, stage->first, block >= 0 ? block : 0,
+                            &p);
     return has_whole(m, kind, &p, place);
 }
 
@@ -184,7 +172,9 @@ int weft_g_gather_create(const struct weft_g_model *model,
     g->turn = weft_alloc(n, sizeof *g->turn);
     if (!g->buffer || !g->turn)
         return weft_err_nomem(err, model->name, n * sizeof *g->buffer);
-    int rc = params_alloc(model, &g->fwd, err);
+    int rc = weft_g_relays_create(model, &g->relays, err);
+    if (!rc)
+        rc = params_alloc(model, &g->fwd, err);
     if (!rc)
         rc = params_alloc(model, &g->bwd, err);
     for (size_t i = 0; i < n * N_BUFFERS && !rc; i++) {
@@ -217,6 +207,7 @@ void weft_g_gather_free(struct weft_g_gather *g)
         tiles_release(g->buffer[i].fwd, m->n_places);
         tiles_release(g->buffer[i].bwd, m->n_places);
     }
+    weft_g_relays_free(g->relays);
     params_free(m, g->fwd);
     params_free(m, g->bwd);
     weft_free(g->buffer);
@@ -227,23 +218,26 @@ void weft_g_gather_free(struct weft_g_gather *g)
 /* ---- Gathering --------------------------------------------------------- */
 
 /* Returns a whole tile at `place`: the place's own if it has all of it, else
- * the buffer, to which the owners' pieces are copied. */
+ * the buffer, to which the pieces are copied from their owners or relays. */
 static struct weft_tile *fetch(struct weft_g_gather *g,
                                const struct weft_g_pass *pass,
                                enum weft_tile_kind kind, int32_t layer,
                                int32_t block, struct weft_tile *buffer,
                                int32_t place)
 {
-    struct pieces p;
+    struct weft_g_owned_pieces p;
     struct weft_where where = pass->where;
-    pieces_get(g->model, kind, layer, block, &p);
+    weft_g_owned_pieces_get(g->model, kind, layer, block, &p);
     where.device = -1;
     where.position = 0;
     if (has_whole(g->model, kind, &p, place))
         return p.tile[0];
     weft_insert_cut(pass->seq, &where, buffer, p.n, p.at);
     for (int32_t i = 0; i < p.n; i++)
-        weft_insert_copy(pass->seq, &where, p.tile[i],
+        weft_insert_copy(pass->seq, &where,
+                         weft_g_relays_source(g->relays, pass->seq, &where,
+                                              kind, layer, block, &p, i,
+                                              place),
                          weft_tile_part(buffer, i));
     return buffer;
 }
@@ -295,6 +289,12 @@ static void gather(struct weft_g_gather *g, const struct weft_g_pass *pass,
         *weft_g_params_slot(&g->fwd[place], kind, layer, 0) = fetch(
             g, pass, kind, layer, 0, b->fwd[place].norms, place);
     }
+}
+
+void weft_g_gather_renew(struct weft_g_gather *g)
+{
+    if (g->sharded)
+        weft_g_relays_renew(g->relays);
 }
 
 const struct weft_params *weft_g_gather_embed(struct weft_g_gather *g,

@@ -225,14 +225,11 @@ int weft_g_move_pieces(struct weft_g_opening *o,
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
     bool tied = m->shape.tied && w->kind == WEFT_TILE_EMBED;
-    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
-    struct weft_tile *tile[WEFT_G_MAX_PIECES];
-    size_t at[WEFT_G_MAX_PIECES];
-    int32_t n = weft_g_owned_pieces(m, w->kind, w->layer, w->block, piece,
-                                    tile, at);
-    int rc = make_tiles(o, w, n, at);
-    for (int32_t i = 0; i < n && !rc; i++)
-        move_piece(o, w, i, &piece[i], tile[i]);
+    struct weft_g_owned_pieces p;
+    weft_g_owned_pieces_get(m, w->kind, w->layer, w->block, &p);
+    int rc = make_tiles(o, w, p.n, p.at);
+    for (int32_t i = 0; i < p.n && !rc; i++)
+        move_piece(o, w, i, &p.piece[i], p.tile[i]);
     for (int32_t k = 0; k < w->n_want && tied && !rc; k++) {
         struct weft_where where = *o->where;
         where.device = -1;

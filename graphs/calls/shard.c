@@ -12,8 +12,7 @@ static size_t elements_of(const struct weft_g_layout *home,
     return before[end] - before[first];
 }
 
-/* The tp member whose range has the block; norms belong to member 0. */
-static int32_t member_of(const struct weft_shape *s,
+int32_t weft_g_member_of(const struct weft_shape *s,
                          const struct weft_g_layout *home, int32_t block)
 {
     int32_t k = 0;
@@ -49,12 +48,12 @@ static struct position position_of(const struct weft_shape *s,
     bool is_norms = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_FINAL;
     bool is_head = kind == WEFT_TILE_HEAD || kind == WEFT_TILE_FINAL;
     int32_t last = home->plan.pp - 1;
-    struct position p = {.stage = kind == WEFT_TILE_EMBED ? 0
-                                : is_head
-                                    ? last
-                                    : weft_g_layout_stage_of(home, layer),
-                         .tp = is_norms ? 0 : member_of(s, home, block),
-                         .times = 1};
+    struct position p = {
+        .stage = kind == WEFT_TILE_EMBED ? 0
+               : is_head                 ? last
+                         : weft_g_layout_stage_of(home, layer),
+        .tp = is_norms ? 0 : weft_g_member_of(s, home, block),
+        .times = 1};
     struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp,
                                               p.tp);
     int32_t end = weft_range_end(range);
@@ -169,27 +168,29 @@ int32_t weft_g_published_cut(const struct weft_shape *s,
     return n + weft_g_frozen_parts(s);
 }
 
-int32_t weft_g_owned_pieces(const struct weft_g_model *m,
-                            enum weft_tile_kind kind, int32_t layer,
-                            int32_t block, struct weft_g_piece *out,
-                            struct weft_tile **tile_out, size_t *at_out)
+void weft_g_owned_pieces_get(const struct weft_g_model *m,
+                             enum weft_tile_kind kind, int32_t layer,
+                             int32_t block, struct weft_g_owned_pieces *out)
 {
     const struct weft_params *of[WEFT_G_N_ROWS] = {
         [WEFT_G_TRAINED] = m->fwd, [WEFT_G_FROZEN] = m->frozen};
-    int32_t n = 0;
     if (m->shape.tied && kind == WEFT_TILE_EMBED)
         kind = WEFT_TILE_HEAD;
+    out->n = 0;
     for (int row = WEFT_G_N_ROWS - 1; row >= 0; row--) {
-        int32_t first = n;
+        int32_t first = out->n;
         if (of[row])
-            n += weft_g_pieces(&m->shape, &m->home, (enum weft_g_row) row,
-                               kind, layer, block, out + n);
-        for (int32_t i = first; i < n; i++)
-            tile_out[i] = weft_g_params_tile(&of[row][out[i].place], kind,
-                                             layer, block);
+            out->n += weft_g_pieces(&m->shape, &m->home,
+                                    (enum weft_g_row) row, kind, layer, block,
+                                    out->piece + first);
+        for (int32_t i = first; i < out->n; i++)
+            out->tile[i] = weft_g_params_tile(&of[row][out->piece[i].place],
+                                              kind, layer, block);
+        if (row == WEFT_G_FROZEN)
+            out->n_frozen = out->n;
     }
-    weft_g_pieces_cut(&m->shape, kind, block, true, n, out, at_out);
-    return n;
+    weft_g_pieces_cut(&m->shape, kind, block, true, out->n, out->piece,
+                      out->at);
 }
 
 struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
@@ -297,4 +298,25 @@ struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *m,
                                            const struct weft_params *params)
 {
     return shard_tiles(m, shard, params, -1);
+}
+
+/* ---- Relays -------------------------------------------------------------- */
+
+struct weft_range weft_g_places_of_rank(const struct weft_rt *rt,
+                                        struct weft_g_places places,
+                                        int32_t first)
+{
+    int32_t rank = weft_rt_place_rank(rt, places.at[first]), n = 1;
+    while (first + n < places.n
+           && weft_rt_place_rank(rt, places.at[first + n]) == rank)
+        n++;
+    return (struct weft_range){first, n};
+}
+
+int32_t weft_g_relay(const struct weft_rt *rt, int32_t owner,
+                     struct weft_g_places places, struct weft_range of)
+{
+    bool own = weft_rt_place_rank(rt, places.at[of.first])
+            == weft_rt_place_rank(rt, owner);
+    return own || of.n == 1 ? -1 : places.at[of.first + owner % of.n];
 }

@@ -46,13 +46,34 @@ void weft_g_pieces_cut(const struct weft_shape *shape,
                        const struct weft_g_piece *piece, size_t *out);
 
 /* With ZeRO 3: all pieces of a published tile in order, each with its owner's
- * tile, and where they cut the whole one. Outputs: (WEFT_G_MAX_PIECES). Of a
- * tied table those of the head. Returns how many. */
+ * tile, and where they cut the whole one. Of a tied table those of the head. */
 enum { WEFT_G_MAX_PIECES = WEFT_G_N_ROWS * WEFT_G_MAX_DP };
-int32_t weft_g_owned_pieces(const struct weft_g_model *model,
-                            enum weft_tile_kind kind, int32_t layer,
-                            int32_t block, struct weft_g_piece *out,
-                            struct weft_tile **tile_out, size_t *at_out);
+struct weft_g_owned_pieces {
+    int32_t n, n_frozen; /* these come first */
+    struct weft_g_piece piece[WEFT_G_MAX_PIECES];
+    struct weft_tile *tile[WEFT_G_MAX_PIECES];
+    size_t at[WEFT_G_MAX_PIECES];
+};
+void weft_g_owned_pieces_get(const struct weft_g_model *model,
+                             enum weft_tile_kind kind, int32_t layer,
+                             int32_t block, struct weft_g_owned_pieces *out);
+
+/* The tp member whose range has the block. */
+int32_t weft_g_member_of(const struct weft_shape *shape,
+                         const struct weft_g_layout *home, int32_t block);
+
+/* Those of places that are of one rank and follow one another, from number
+ * `first` on. */
+struct weft_range weft_g_places_of_rank(const struct weft_rt *rt,
+                                        struct weft_g_places places,
+                                        int32_t first);
+/* The place of another rank through which all passes between a shard's owner
+ * and the rank's `of` places, so that it passes between ranks once; -1: it has
+ * none, as it is the owner's rank or has no other place. Owners of one rank
+ * have each its own where there are as many. (weft_plan_moves() would choose by
+ * what places have sent so far, and takes the square of their number.) */
+int32_t weft_g_relay(const struct weft_rt *rt, int32_t owner,
+                     struct weft_g_places places, struct weft_range of);
 
 /* The part of one bundle's row that a place owns. */
 struct weft_g_shard {

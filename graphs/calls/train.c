@@ -248,6 +248,7 @@ static void finish(struct weft_g_step *b)
 {
     give_roots(b);
     b->norm = weft_g_update_finish(b->update);
+    weft_g_gather_renew(b->t->gather);
     b->finished = true;
 }
 

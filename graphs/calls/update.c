@@ -77,27 +77,6 @@ struct weft_where weft_g_update_turn(const struct weft_g_update *u,
     return where;
 }
 
-struct weft_range weft_g_update_of_rank(const struct weft_g_update *u,
-                                        struct weft_g_places places,
-                                        int32_t first)
-{
-    int32_t rank = weft_rt_place_rank(u->m->rt, places.at[first]), n = 1;
-    while (first + n < places.n
-           && weft_rt_place_rank(u->m->rt, places.at[first + n]) == rank)
-        n++;
-    return (struct weft_range){first, n};
-}
-
-int32_t weft_g_update_relay(const struct weft_g_update *u,
-                            const struct weft_g_shard *shard,
-                            struct weft_g_places places, struct weft_range of)
-{
-    const struct weft_rt *rt = u->m->rt;
-    bool own = weft_rt_place_rank(rt, places.at[of.first])
-            == weft_rt_place_rank(rt, shard->place);
-    return own || of.n == 1 ? -1 : places.at[of.first + shard->place % of.n];
-}
-
 void weft_g_for_each_slot(struct weft_layer_tiles *a,
                           struct weft_layer_tiles *b, weft_g_slot_fn visit,
                           void *arg)
@@ -333,7 +312,7 @@ static struct weft_range rank_of(const struct weft_g_update *u,
 {
     int32_t i = 0;
     for (;;) {
-        struct weft_range of = weft_g_update_of_rank(u, places, i);
+        struct weft_range of = weft_g_places_of_rank(u->m->rt, places, i);
         for (; i < weft_range_end(of); i++)
             if (places.at[i] == place)
                 return of;
@@ -359,7 +338,8 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
         }
         int32_t relay = weft_g_is_tied_embed(u, b)
                           ? -1 /* it is added at places of the head */
-                          : weft_g_update_relay(u, &o->shard, places, rank);
+                          : weft_g_relay(u->m->rt, o->shard.place, places,
+                                         rank);
         struct weft_g_node node = {
             lo,          size,  relay >= 0 ? relay : o->shard.place,
             set != NULL, false, {.norms = NULL}};

@@ -61,21 +61,6 @@ struct weft_where weft_g_update_turn(const struct weft_g_update *update,
                                      const struct weft_g_bundle *bundle,
                                      int32_t place);
 
-/* Those of places that are of one rank and follow one another, from number
- * `first` on. */
-struct weft_range weft_g_update_of_rank(const struct weft_g_update *update,
-                                        struct weft_g_places places,
-                                        int32_t first);
-/* The place of another rank through which all passes between a shard's owner
- * and the rank's `of` places, so that it passes between ranks once; -1: it has
- * none, as it is the owner's rank or has no other place. Owners of one rank
- * have each its own where there are as many. (weft_plan_moves() would choose by
- * what places have sent so far, and takes the square of their number.) */
-int32_t weft_g_update_relay(const struct weft_g_update *update,
-                            const struct weft_g_shard *shard,
-                            struct weft_g_places places,
-                            struct weft_range of);
-
 typedef void (*weft_g_slot_fn)(void *arg, struct weft_tile **a,
                                struct weft_tile **b);
 /* Calls visit for every tile pointer of a, together with b's corresponding

@@ -102,9 +102,9 @@ static void spread(struct weft_g_update *u, const struct weft_g_owned *o,
                    struct weft_g_places places, spread_fn copy)
 {
     for (int32_t i = 0; i < places.n;) {
-        struct weft_range of = weft_g_update_of_rank(u, places, i);
+        struct weft_range of = weft_g_places_of_rank(u->m->rt, places, i);
         int32_t owner = o->shard.place;
-        int32_t from = weft_g_update_relay(u, &o->shard, places, of);
+        int32_t from = weft_g_relay(u->m->rt, owner, places, of);
         if (from >= 0)
             copy(u, o, owner, from);
         else

@@ -227,8 +227,9 @@ static double update_s(const struct weft_node_kind *kind,
 /* What a device receives of one layer in an optimizer step from replicas of
  * other nodes, in seconds of its rail: in the mean of the replicas, each of which
  * owns a part of the layer. A node has place for no more replicas than it has
- * groups of tp devices: they share what comes of gradients and weights, but not
- * of what they gather for each micro-batch. n: micro-batches of a replica. */
+ * groups of tp devices, which share what comes of gradients and weights: alone
+ * there, one gathers weights for each micro-batch (graphs/calls/relays.h). n:
+ * micro-batches of a replica. */
 struct exchanged {
     double all_s, last_s; /* last: gradients that the norm waits for */
 };
@@ -250,8 +251,9 @@ static struct exchanged replicas_s(const struct weft_pricer *p,
     double leaves = at->zero >= 2 && beside <= 1 ? floor(groups / at->dp) : 1;
     double weight = (double) weft_dtype_bytes(s->dtype);
     double back_s = at->zero == 0 ? sent_s * sizeof(float)
-                  : at->zero < 3  ? sent_s * weight
-                                  : whole_s * 2 * floor(n) * weight;
+                  : at->zero < 3 || beside > 1
+                      ? sent_s * weight
+                      : whole_s * 2 * floor(n) * weight;
     return (struct exchanged){.all_s = sent_s * leaves * sizeof(float)
                                      + back_s,
                               .last_s = sent_s * sizeof(float)};
