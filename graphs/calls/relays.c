@@ -116,7 +116,11 @@ int weft_g_relays_create(const struct weft_g_model *model,
                          struct weft_g_relays **out, struct weft_err *err)
 {
     size_t n = (size_t) (model->shape.n_layers + N_TABLES) * N_TILES;
-    struct weft_g_relays *r = weft_alloc(1, sizeof *r);
+    struct weft_g_relays *r;
+    *out = NULL;
+    if (!model->home.plan.hpz)
+        return 0;
+    r = weft_alloc(1, sizeof *r);
     if (!r)
         return weft_err_nomem(err, model->name, sizeof *r);
     *out = r;
@@ -147,7 +151,8 @@ void weft_g_relays_free(struct weft_g_relays *r)
 
 void weft_g_relays_renew(struct weft_g_relays *r)
 {
-    r->version++;
+    if (r)
+        r->version++;
 }
 
 struct weft_tile *weft_g_relays_source(struct weft_g_relays *r,
@@ -158,6 +163,8 @@ struct weft_tile *weft_g_relays_source(struct weft_g_relays *r,
                                        const struct weft_g_owned_pieces *p,
                                        int32_t i, int32_t place)
 {
+    if (!r)
+        return p->tile[i];
     const struct copies *all = copies_of(r, kind, layer, block);
     int32_t rank = weft_rt_place_rank(r->model->rt, place);
     struct copy *copy = &all->of[i * r->n_ranks + rank];

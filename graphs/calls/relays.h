@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * With ZeRO 3, what a rank has of the weights that other ranks own. Replicas
+ * With ZeRO 3 and hpz, what a rank has of the weights that other ranks own. Replicas
  * of a rank with several places gather the same pieces, often: one of the
  * places, the piece's relay (weft_g_relay()), gets it once in an optimizer
  * step and keeps it until the next one, and the replicas copy from there. So a
@@ -26,8 +26,9 @@
 
 struct weft_g_relays;
 
-/* Creates the copies of a model with ZeRO 3, which is borrowed. Errors:
- * WEFT_ENOMEM; free it also then. */
+/* Creates the copies of a model with ZeRO 3, which is borrowed; without hpz there
+ * are none: NULL, with which the functions below do nothing and return the
+ * owner's tile. Errors: WEFT_ENOMEM; free it also then. */
 int weft_g_relays_create(const struct weft_g_model *model,
                          struct weft_g_relays **out, struct weft_err *err);
 void weft_g_relays_free(struct weft_g_relays *relays); /* NULL is allowed */

@@ -35,7 +35,7 @@ const char weft_help_plan[] =
     "\n"
     "options:\n"
     "      --from layout=TEXT  one layout for all calls: dp2tp2pp1, then "
-    ",zero=1\n"
+    ",zero=3 ,hpz\n"
     "                          ,micro_batches=4 ,recompute "
     ",offload[_optimizer]\n"
     "      --from NAME         as a system known by name; --from list names "

@@ -21,6 +21,7 @@ static void fix(const struct weft_dataflow *flow, int32_t call,
         out->zero = said->zero;
     if (said->micro_batches >= 0 && flow->call[call].kind != WEFT_GENERATE)
         out->micro_batches = said->micro_batches;
+    out->hpz = out->hpz || (said->hpz && trains);
     out->recompute = out->recompute || (said->recompute && trains);
     out->offload = out->offload
                 || (trains ? state
@@ -151,6 +152,7 @@ bool weft_fixed_apply(const struct weft_fixed *fixed, int32_t call,
     p->zero = f->zero >= 0 ? f->zero : p->zero;
     p->micro_batches = f->micro_batches >= 0 ? f->micro_batches
                                              : p->micro_batches;
+    p->hpz = p->hpz || f->hpz;
     p->recompute = p->recompute || f->recompute;
     p->offload = p->offload || f->offload;
     return true;
@@ -173,7 +175,8 @@ bool weft_fixed_holds(const struct weft_fixed *fixed,
             && (!weft_fixed_apply(fixed, c, &as)
                 || !weft_fixed_allows(fixed, c, &p->mesh)
                 || as.zero != p->zero || as.micro_batches != p->micro_batches
-                || as.recompute != p->recompute || as.offload != p->offload))
+                || as.hpz != p->hpz || as.recompute != p->recompute
+                || as.offload != p->offload))
             return false;
     }
     return true;

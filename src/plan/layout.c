@@ -9,6 +9,11 @@
 #include "base/alloc.h"
 #include "plan/shares.h"
 
+_Static_assert(sizeof(struct weft_call_plan)
+                   == sizeof(struct weft_mesh) + sizeof(struct weft_shares)
+                          + 7 * sizeof(int32_t),
+               "layouts are compared as bytes");
+
 void weft_plan_release(struct weft_plan *plan)
 {
     weft_free(plan->memory);
@@ -146,6 +151,8 @@ static int parse_options(const char *layout, const char *at,
         else if (len == 6 && memcmp(word, "shares", 6) == 0
                  && parse_shares(word + 7, n - 7, &out->shares))
             continue;
+        else if (n == 3 && memcmp(word, "hpz", 3) == 0)
+            out->hpz = true;
         else if (n == 9 && memcmp(word, "recompute", 9) == 0)
             out->recompute = true;
         else if (n == 7 && memcmp(word, "offload", 7) == 0)
@@ -153,12 +160,12 @@ static int parse_options(const char *layout, const char *at,
         else if (n == 17 && memcmp(word, "offload_optimizer", 17) == 0)
             *state_out = true;
         else
-            return weft_err_set(err, WEFT_EINVAL,
-                                "layout '%.100s': '%.*s' must be zero=N, "
-                                "micro_batches=N, shares=N:N, recompute, "
-                                "offload or offload_optimizer",
-                                layout, (int) weft_min64((int64_t) n, 40),
-                                word);
+            return weft_err_set(
+                err, WEFT_EINVAL,
+                "layout '%.100s': '%.*s' must be zero=N, hpz, "
+                "micro_batches=N, shares=N:N, recompute, "
+                "offload or offload_optimizer",
+                layout, (int) weft_min64((int64_t) n, 40), word);
     }
     return 0;
 }
@@ -227,6 +234,7 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
             continue;
         *c = all;
         c->zero = trains ? all.zero : 0;
+        c->hpz = trains && all.hpz;
         c->recompute = trains && all.recompute;
         c->offload = trains ? state
                             : weft_flow_frozen(&out->flow, i) && all.offload;

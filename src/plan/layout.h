@@ -51,7 +51,11 @@ struct weft_call_plan {
                               every dp member; 0: by token budget */
     int32_t zero;          /* train: 0 none, 1 optimizer state, 2 and
                               gradients, 3 and parameters are split over dp */
-    bool recompute;        /* train: activations */
+    /* train, with ZeRO 3: the devices of a node have all parameters between
+     * them, too (ZeRO++, hierarchical partitioning): these pass between two
+     * nodes once a step, for that memory */
+    bool hpz;
+    bool recompute; /* train: activations */
     /* to host memory between uses: a frozen model; train: the optimizer
      * state */
     bool offload;
@@ -60,6 +64,7 @@ struct weft_call_plan {
      * the last stage first. Member (i, s, k) is device (i * pp + s) * tp + k
      * then, with pp - 1 - s for s where reversed. */
     bool contiguous, reversed;
+    uint8_t unused[3]; /* 0, no padding: layouts are compared as bytes */
     struct weft_shares shares;
 };
 
@@ -210,8 +215,8 @@ int32_t weft_plan_n_used(const struct weft_plan_needs *needs);
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out);
 /* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then optionally
- * ",zero=1", ",micro_batches=4", ",recompute", ",offload" (frozen models),
- * ",offload_optimizer", each for the calls that it means something to. The mesh
+ * ",zero=1", ",hpz", ",micro_batches=4", ",recompute", ",offload" (frozen
+ * models), ",offload_optimizer", each for the calls that it means something to. The mesh
  * begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL
  * names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,

@@ -174,6 +174,8 @@ static int check_options(const struct check *k)
                                k->needs->flow->call[k->call].role))
         return wrong(k, "zero 3 cuts the weights that the reference shares, "
                         "which is not planned for; take zero 2");
+    if (c->hpz && c->zero != 3)
+        return wrong(k, "hpz is for zero 3, here it is %d", c->zero);
     if (c->recompute && !trains)
         return wrong(k, "recompute is for calls that train");
     if (c->offload && !trains && !weft_flow_frozen(k->needs->flow, k->call))

@@ -40,6 +40,8 @@ static void put_call(FILE *f, const struct weft_plan *plan, int32_t call)
                 !weft_flow_frozen(flow, call) ? "-"
                 : c->offload                  ? "yes"
                                               : "no");
+    if (c->hpz)
+        fputs("  hpz", f);
     for (int32_t i = 0; i < c->shares.n; i++)
         fprintf(f, "%s%d x %d", i > 0 ? ", " : "  shares ",
                 (int) c->shares.run[i].n, (int) c->shares.run[i].share);

@@ -39,6 +39,7 @@ static const struct flag {
     size_t offset;
 } flags[] = {{"recompute", AT(recompute)},
              {"offload", AT(offload)},
+             {"hpz", AT(hpz)},
              {"contiguous", AT(contiguous)},
              {"reversed", AT(reversed)}};
 
@@ -59,8 +60,8 @@ static const char *const top_keys[] = {"format",
                                        "measured_memory",
                                        "replayed_memory"};
 static const char *const call_keys[] = {
-    "mesh",      "dp",      "tp",         "pp",       "micro_batches", "zero",
-    "recompute", "offload", "contiguous", "reversed", "shares"};
+    "mesh", "dp",        "tp",      "pp",         "micro_batches", "zero",
+    "hpz",  "recompute", "offload", "contiguous", "reversed",      "shares"};
 static const char *const mesh_keys[] = {"node", "nodes", "device", "devices"};
 
 /* ---- Reading ---------------------------------------------------------- */

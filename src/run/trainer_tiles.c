@@ -223,7 +223,7 @@ static bool same_layout(const struct weft_call_plan *a,
 {
     return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0 && a->dp == b->dp
         && a->tp == b->tp && a->pp == b->pp && a->zero == b->zero
-        && a->micro_batches == b->micro_batches
+        && a->hpz == b->hpz && a->micro_batches == b->micro_batches
         && a->recompute == b->recompute && a->offload == b->offload
         && a->contiguous == b->contiguous && a->reversed == b->reversed
         && a->shares.n == b->shares.n

@@ -74,15 +74,15 @@ static void test_words(void)
 
 static void test_apply(void)
 {
-    struct weft_fixed f = read_text("actor_train:tp2,zero=2,recompute");
+    struct weft_fixed f = read_text("actor_train:tp2,zero=3,hpz,recompute");
     struct weft_call_plan at = {
         .mesh = {0, 1, 0, 4}, .dp = 2, .tp = 2, .pp = 1};
     CHECK(weft_fixed_apply(&f, CALL_ACTOR_TRAIN, &at));
-    CHECK(at.zero == 2 && at.recompute && at.micro_batches == 0);
+    CHECK(at.zero == 3 && at.hpz && at.recompute && at.micro_batches == 0);
     at = (struct weft_call_plan){.dp = 4, .tp = 1, .pp = 1, .zero = 1};
     CHECK(!weft_fixed_apply(&f, CALL_ACTOR_TRAIN, &at));
     CHECK(weft_fixed_apply(&f, CALL_CRITIC_TRAIN, &at));
-    CHECK(at.zero == 1 && !at.recompute);
+    CHECK(at.zero == 1 && !at.hpz && !at.recompute);
 }
 
 /* A ratio says where calls are: the actor's on the first half, the reference's
@@ -140,7 +140,7 @@ static void test_wrong(void)
         {"tp", "'tp' must be dp, tp or pp with a number of at least 1"},
         {"dp2 tp0", "layout 'tp0': 'tp0' must be dp, tp or pp"},
         {"dp2dp2", "gives dp twice"},
-        {"zero", "'zero' must be zero=N, micro_batches=N"},
+        {"zero", "'zero' must be zero=N, hpz, micro_batches=N"},
         {"zero=4", "layout 'zero=4': zero 4 must be 0 to 3"},
         {"dp2,,zero=1", "'' must be zero=N"},
         {"shares=2:1", "shares are not for a search"},

@@ -55,6 +55,15 @@ static void test_plan_default(void)
     check_default(2, 5, 5, 10, 4);
 }
 
+static void test_plan_hpz(void)
+{
+    struct weft_plan_needs n = needs(2, 4);
+    REQUIRE_OK(weft_plan_uniform("dp8,zero=3,hpz", &n, &p, &err), err);
+    for (int c = 0; c < WEFT_MAX_CALLS; c++)
+        CHECK_INT(p.call[c].hpz,
+                  c == CALL_ACTOR_TRAIN || c == CALL_CRITIC_TRAIN);
+}
+
 static void test_plan_uniform(void)
 {
     struct weft_plan_needs n = needs(2, 4);
@@ -101,13 +110,14 @@ static void test_plan_uniform_refused(void)
         {"dp0", "'dp0' must be"},
         {"dp-1", "'dp-1' must be"},
         {"dp2tp2dp2", "layout 'dp2tp2dp2' gives dp twice"},
-        {"dp2,", "'' must be zero=N, micro_batches=N, shares=N:N, recompute, "
-                 "offload or offload_optimizer"},
+        {"dp2,", "'' must be zero=N, hpz, micro_batches=N, shares=N:N, "
+                 "recompute, offload or offload_optimizer"},
         {"dp2,zeor=1", "'zeor=1' must be zero=N"},
         {"dp2,zero", "'zero' must be zero=N"},
         {"dp2,zero=", "'zero=' must be zero=N"},
         {"dp2,zero=1x", "'zero=1x' must be"},
         {"dp2,recompute=1", "'recompute=1' must be"},
+        {"dp2,hpz=1", "'hpz=1' must be"},
         {"dp2,offload,,", "'' must be"},
         {"dp2,offload_optimizers", "'offload_optimizers' must be"},
         {"dp3", "layout 'dp3' takes 3 devices, but a mesh is a power of two "
@@ -124,5 +134,6 @@ static void test_plan_uniform_refused(void)
 }
 
 WEFT_TESTS("plan/layout", {"test_plan_default", test_plan_default},
+           {"test_plan_hpz", test_plan_hpz},
            {"test_plan_uniform", test_plan_uniform},
            {"test_plan_uniform_refused", test_plan_uniform_refused})

@@ -226,6 +226,11 @@ static void test_check_options(void)
     refused(CALL_ACTOR_TRAIN, c, "zero -1 must be 0 to 3");
     c.zero = 3;
     accepted(CALL_ACTOR_TRAIN, c);
+    c.hpz = true;
+    accepted(CALL_ACTOR_TRAIN, c);
+    c.zero = 2;
+    refused(CALL_ACTOR_TRAIN, c, "hpz is for zero 3, here it is 2");
+    c.zero = 3;
     refused(CALL_REF_INFER, c,
             "ref_infer: zero 3 is for calls that train; take zero 0");
     c = on(one, 1, 1, 1);

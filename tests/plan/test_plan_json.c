@@ -34,8 +34,8 @@ static struct weft_plan example(void)
     p.call[CALL_REF_INFER] = (struct weft_call_plan){
         {1, 1, 1, 1}, 1, 1, 1, .micro_batches = 7, .offload = true};
     p.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){
-        {0, 2, 0, 2},     2, 1, 2, .micro_batches = 3, .zero = 2,
-        .recompute = true};
+        {0, 2, 0, 2},       2,         1,           2,
+        .micro_batches = 3, .zero = 3, .hpz = true, .recompute = true};
     p.memory = weft_alloc(4, sizeof *p.memory);
     p.measured = weft_alloc(4, sizeof *p.measured);
     p.replayed = weft_alloc(4, sizeof *p.replayed);
@@ -63,6 +63,7 @@ static void check_same(const struct weft_plan *a, const struct weft_plan *b)
         CHECK(x->dp == y->dp && x->tp == y->tp && x->pp == y->pp);
         CHECK_INT(x->micro_batches, y->micro_batches);
         CHECK_INT(x->zero, y->zero);
+        CHECK_INT(x->hpz, y->hpz);
         CHECK_INT(x->recompute, y->recompute);
         CHECK_INT(x->offload, y->offload);
         CHECK(a->predicted_s.call_s[c] == b->predicted_s.call_s[c]);

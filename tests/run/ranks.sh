@@ -104,7 +104,7 @@ for zero in 0 1 3; do
 done
 # weights come to a rank once for all its replicas of a stage and micro-batches
 ppo 4 p4r runtime.devices=2 runtime.place=device \
-    layout=dp4pp2,zero=3,micro_batches=2 || complain "4 ranks, ZeRO 3: $?"
+    layout=dp4pp2,zero=3,hpz,micro_batches=2 || complain "4 ranks, ZeRO 3: $?"
 same p4r one
 ppo 1 eight runtime.devices=1 numerics.gradient_groups=8 ||
     complain "eight groups: $?"

@@ -101,16 +101,18 @@ static void test_exchange(void)
     check(&leaves, 1, 1);
 }
 
-/* What is gathered forwards and backwards of each micro-batch comes once in a
- * step, however many ranks there are. */
+/* What is gathered forwards and backwards comes to each replica by itself; with
+ * hpz to a rank, once in a step, however many micro-batches there are. */
 static void test_gathered(void)
 {
     static const struct layout
-        three = REPLICAS(2, "dp4,zero=3", "4", "1", actor),
-        more = REPLICAS(2, "dp4,zero=3,micro_batches=2", "8", "1", actor),
-        steps = REPLICAS(2, "dp4,zero=3", "4", "2", actor),
-        ranks = REPLICAS(4, "dp8,zero=3", "8", "1", actor);
-    check(&three, 1, 1);
+        each = REPLICAS(2, "dp4,zero=3", "4", "1", actor),
+        once = REPLICAS(2, "dp4,zero=3,hpz", "4", "1", actor),
+        more = REPLICAS(2, "dp4,zero=3,hpz,micro_batches=2", "8", "1", actor),
+        steps = REPLICAS(2, "dp4,zero=3,hpz", "4", "2", actor),
+        ranks = REPLICAS(4, "dp8,zero=3,hpz", "8", "1", actor);
+    check(&each, 1, 4);
+    check(&once, 1, 1);
     check(&more, 1, 1);
     check(&steps, 2, 2);
     check(&ranks, 3, 3);
@@ -120,11 +122,14 @@ static void test_gathered(void)
  * adapters only these: to the byte what new weights are below ZeRO 3. */
 static void test_new(void)
 {
-    static const struct layout
-        tied[] = {REPLICAS(2, "dp4,zero=1", "4", "1", NULL),
-                  REPLICAS(2, "dp4,zero=3", "4", "1", NULL)},
-        lora[] = {REPLICAS(2, "dp4,zero=1", "4", "2", "actor.lora_rank=3"),
-                  REPLICAS(2, "dp4,zero=3", "4", "2", "actor.lora_rank=3")};
+    static const struct layout tied[] = {REPLICAS(2, "dp4,zero=1", "4", "1",
+                                                  NULL),
+                                         REPLICAS(2, "dp4,zero=3,hpz", "4",
+                                                  "1", NULL)},
+                               lora[] = {REPLICAS(2, "dp4,zero=1", "4", "2",
+                                                  "actor.lora_rank=3"),
+                                         REPLICAS(2, "dp4,zero=3,hpz", "4",
+                                                  "2", "actor.lora_rank=3")};
     CHECK(passed(&tied[0]).weights > 0);
     CHECK(passed(&tied[0]).weights == passed(&tied[1]).weights);
     CHECK(passed(&lora[0]).weights > 0);

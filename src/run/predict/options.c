@@ -195,9 +195,19 @@ static int list_offloaded(struct weft_finding *f,
     return rc || !saving ? rc : list(f, &off, calls, err);
 }
 
+static int list_hpz(struct weft_finding *f, struct weft_call_plan at,
+                    uint32_t calls, bool saving, struct weft_err *err)
+{
+    int32_t nodes = at.mesh.n_nodes;
+    int rc = list_offloaded(f, &at, calls, saving, err);
+    at.hpz = at.zero == 3 && nodes > 1 && at.dp > nodes;
+    return rc || !at.hpz ? rc : list_offloaded(f, &at, calls, saving, err);
+}
+
 /* All that training can have beside a layout's degrees. saving: what takes more
  * time to need less memory; else the others. ZeRO 2 and 3 are tried with as
- * many micro-batches as tokens ask for alone. */
+ * many micro-batches as tokens ask for alone, 3 also with hpz, where nodes have
+ * several replicas. */
 static int list_training(struct weft_finding *f, struct weft_call_plan at,
                          uint32_t calls, bool saving, struct weft_err *err)
 {
@@ -209,7 +219,7 @@ static int list_training(struct weft_finding *f, struct weft_call_plan at,
                 at.recompute = r;
                 bool saves = r || (at.pp == 1 && at.micro_batches > 0);
                 if (saves == saving)
-                    rc = list_offloaded(f, &at, calls, saving, err);
+                    rc = list_hpz(f, at, calls, saving, err);
             }
         at.zero = 0;
     } while (!rc && more_micro_batches(f, &at));

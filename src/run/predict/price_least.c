@@ -227,8 +227,8 @@ static double update_s(const struct weft_node_kind *kind,
 /* What a device receives of one layer in an optimizer step from replicas of
  * other nodes, in seconds of its rail: in the mean of the replicas, each of which
  * owns a part of the layer. A node has place for no more replicas than it has
- * groups of tp devices, which share what comes of gradients and weights: alone
- * there, one gathers weights for each micro-batch (graphs/calls/relays.h). n:
+ * groups of tp devices, which share what comes of gradients and weights, but with
+ * ZeRO 3 the latter only by hpz: else they come for each micro-batch. n:
  * micro-batches of a replica. */
 struct exchanged {
     double all_s, last_s; /* last: gradients that the norm waits for */
@@ -251,7 +251,7 @@ static struct exchanged replicas_s(const struct weft_pricer *p,
     double leaves = at->zero >= 2 && beside <= 1 ? floor(groups / at->dp) : 1;
     double weight = (double) weft_dtype_bytes(s->dtype);
     double back_s = at->zero == 0 ? sent_s * sizeof(float)
-                  : at->zero < 3 || beside > 1
+                  : at->zero < 3 || (at->hpz && beside > 1)
                       ? sent_s * weight
                       : whole_s * 2 * floor(n) * weight;
     return (struct exchanged){.all_s = sent_s * leaves * sizeof(float)
@@ -383,7 +383,8 @@ bool weft_pricer_same(const struct weft_pricer *p,
     int32_t groups = c->numerics.gradient_groups;
     if (memcmp(&a->mesh, &b->mesh, sizeof a->mesh) != 0 || a->dp != b->dp
         || a->tp != b->tp || a->pp != b->pp || a->zero != b->zero
-        || a->recompute != b->recompute || a->offload != b->offload)
+        || a->hpz != b->hpz || a->recompute != b->recompute
+        || a->offload != b->offload)
         return false;
     if (a->micro_batches == b->micro_batches)
         return true;
