@@ -34,7 +34,6 @@ static bool grow(struct weft_access_list *access)
 void weft_access_list_add(struct weft_access_list *access,
                           struct weft_tile *tile, enum weft_mode mode)
 {
-    weft_assert(tile);
     if (access->n == access->capacity && !grow(access))
         return;
     access->access[access->n++] = (struct weft_access){tile, mode};
@@ -83,11 +82,10 @@ void weft_access_list_insert(struct weft_access_list *access,
                              const struct weft_codelet *codelet,
                              const void *args, size_t args_bytes)
 {
-    if (access->failed)
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting a task");
-    else
-        weft_insert_work(seq, codelet, args, args_bytes, access->access,
-                         access->n, where, &access->work);
+    if (access->failed) /* refused, as one whose tile could not be created */
+        access->access[0].tile = NULL;
+    weft_insert_work(seq, codelet, args, args_bytes, access->access,
+                     access->n, where, &access->work);
     if (access->access != access->inline_access)
         weft_free(access->access);
 }

@@ -15,6 +15,7 @@ struct weft_access_list {
 };
 
 void weft_access_list_init(struct weft_access_list *access);
+/* tile: as weft_insert() takes it. */
 void weft_access_list_add(struct weft_access_list *access,
                           struct weft_tile *tile, enum weft_mode mode);
 /* Adds a tile that a task may do without; NULL is left out. Returns whether it

@@ -38,6 +38,8 @@ static int send_status(struct weft_rollout_control *c, int32_t instance)
     if (weft_rt_place_rank(rt, weft_tile_place(tile)) > 0)
         tile = c->there[2 * instance + k] = weft_g_copy_to(
             c->seq, &where, rt, tile, WEFT_MEM_SAMPLES, "decode status", 0);
+    if (!tile)
+        return weft_seq_status(c->seq, c->err);
     return c->events ? weft_events_expect(c->events, tile,
                                           c->first + instance, c->err)
                      : 0;

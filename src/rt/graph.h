@@ -279,7 +279,9 @@ bool weft_seq_is_here(const struct weft_seq *seq,
 /* Inserts one task; `args` is copied. Does not wait for the task. On errors
  * (memory) the sequence is failed, so callers need not check each insert. All
  * tiles must lie at the place of where->device; with device -1 the task runs
- * on any device of their place. Nothing happens at other ranks. */
+ * on any device of their place. Nothing happens at other ranks. A tile may be
+ * NULL, as there was no memory to create it: the task is not inserted, and the
+ * sequence is failed. */
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,

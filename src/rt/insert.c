@@ -292,6 +292,18 @@ static void check_card(struct weft_seq *seq,
     }
 }
 
+/* Refuses a task one of whose tiles could not be created. */
+static int check_tiles(const char *op, const struct weft_access *access,
+                       int n_access, struct weft_err *err)
+{
+    for (int i = 0; i < n_access; i++)
+        if (!access[i].tile)
+            return weft_err_set(
+                err, WEFT_ENOMEM,
+                "%s: there was no memory for one of its tiles", op);
+    return 0;
+}
+
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,
@@ -313,7 +325,9 @@ void weft_insert_work(struct weft_seq *seq,
     const char *op = codelet->starpu.name;
     struct weft_where here = *where;
     struct weft_err err;
-    int rc = weft_where_check(rt, op, where, &err);
+    int rc = check_tiles(op, access, n_access, &err);
+    if (!rc)
+        rc = weft_where_check(rt, op, where, &err);
     if (!rc) {
         int place = place_of(rt, where, access, n_access);
         if (!weft_rt_has_place(rt, place))

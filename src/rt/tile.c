@@ -419,7 +419,8 @@ void weft_tile_free_all(struct weft_rt *rt)
 void weft_tile_set_rows(struct weft_tile *tile,
                         const struct weft_work_rows *rows)
 {
-    tile->rows = *rows;
+    if (tile)
+        tile->rows = *rows;
 }
 
 struct weft_work_rows weft_tile_rows(const struct weft_tile *tile)
