@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * With ZeRO 3 and hpz, what a rank has of the weights that other ranks own. Replicas
- * of a rank with several places gather the same pieces, often: one of the
- * places, the piece's relay (weft_g_relay()), gets it once in an optimizer
+ * With ZeRO 3 and hpz, what a rank has of the weights that other ranks own.
+ * Replicas of a rank with several places gather the same pieces, often: one of
+ * the places, the piece's relay (weft_g_relay()), gets it once in an optimizer
  * step and keeps it until the next one, and the replicas copy from there. So a
- * rank's places have all weights between them (ZeRO++'s hpZ, a secondary
- * partition), and what passes between ranks grows neither with replicas nor
+ * rank's places have all weights between them (ZeRO++'s hierarchical
+ * partitioning), and what passes between ranks grows neither with replicas nor
  * with micro-batches.
  *
  *     rank 0                       rank 1
@@ -26,8 +26,8 @@
 
 struct weft_g_relays;
 
-/* Creates the copies of a model with ZeRO 3, which is borrowed; without hpz there
- * are none: NULL, with which the functions below do nothing and return the
+/* Creates the copies of a model with ZeRO 3, which is borrowed; without hpz
+ * there are none: NULL, with which the functions below do nothing and return the
  * owner's tile. Errors: WEFT_ENOMEM; free it also then. */
 int weft_g_relays_create(const struct weft_g_model *model,
                          struct weft_g_relays **out, struct weft_err *err);

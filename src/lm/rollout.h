@@ -46,9 +46,9 @@ typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
 /* The chunk that a status is of. */
 struct weft_rollout_turn {
     int32_t instance; /* of those of all jobs */
-    /* what has finished by it leaves the instance when the next has come; false:
-     * at once, as no other comes, or the instance has no samples while others
-     * have: its last chunk does nothing */
+    /* what has finished by it leaves the instance when the next has come;
+     * false: at once, as no other comes, or the instance has no samples while
+     * others have: its last chunk does nothing */
     bool more;
     int32_t n_samples; /* that it had */
     int32_t n_steps;

@@ -216,8 +216,8 @@ void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out);
 /* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then optionally
  * ",zero=1", ",hpz", ",micro_batches=4", ",recompute", ",offload" (frozen
- * models), ",offload_optimizer", each for the calls that it means something to. The mesh
- * begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL
+ * models), ",offload_optimizer", each for the calls that it means something to.
+ * The mesh begins at node 0 device 0, a GPU where there are some. Errors: WEFT_EINVAL
  * names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);

@@ -178,9 +178,9 @@ struct weft_search_how {
      * nobody asks. */
     bool (*stop)(void *ctx);
     void *ctx;
-    /* Does all restarts of annealing, how->restarts of them, in whatever places,
-     * by weft_search_restart(). NULL: they are done here. Errors end the
-     * search. */
+    /* Does all restarts of annealing, how->restarts of them, in whatever
+     * places, by weft_search_restart(). NULL: they are done here. Errors end
+     * the search. */
     int (*spread)(const struct weft_search *s,
                   const struct weft_search_how *how,
                   const struct weft_search_result *best,
