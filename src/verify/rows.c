@@ -130,6 +130,7 @@ static const struct weft_verify_row rows[] = {
     {"ranks2x2-tp2pp2", 2, 2, "layout=tp2pp2,micro_batches=3", NULL,
      BF16 | QUICK},
     {"ranks2x2-zero3", 2, 2, "layout=dp4,zero=3", NULL, ALL},
+    {"ranks2x2-zero3-hpz", 2, 2, PLACES "layout=dp4,zero=3,hpz", NULL, ALL},
     {"ranks2x3-zero3", 2, 3, PLACES "layout=dp3tp2,zero=3", NULL, NO},
     {"ranks2x2-realloc", 2, 2, NULL, &realloc_mix, F32},
     {"ranks2x2-split", 2, 2, NULL, &split_mix, NO},

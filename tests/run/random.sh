@@ -92,6 +92,7 @@ BEGIN {
         layout = "dp" dp "tp" tp "pp" pp
         if (below(3) == 0) layout = layout ",zero=" 1 + below(3)
         else if (below(3) == 0) layout = layout ",recompute"
+        if (layout ~ /zero=3/ && below(2)) layout = layout ",hpz"
         if (below(3) == 0) layout = layout ",offload"
         from = "-"
         if (all > 1 && below(3) == 0)
