@@ -56,7 +56,7 @@ try() # where, command
         *"-o models/110m")
         [ -n "${WEFT_LONG:-}" ] || { echo "left to check-long: $2"; return; } ;;
     *iterations=20)
-        [ -n "${WEFT_LONG:-}" ] || run=${2%0} ;;
+        [ -n "${WEFT_LONG:-}" ] || run=${2%20}2 ;;
     esac
     n=$((n + 1))
     sh -c "$run" >out 2>err </dev/null && return

@@ -48,8 +48,8 @@
         CU_ASSERT(strstr((err).text, (part)) != NULL);                       \
     } while (0)
 
-/* Whether all cases of a long matrix are asked for, as `make check-long` does, not
- * some of each kind. */
+/* Whether all cases of a long matrix are asked for, as `make check-long` does,
+ * not some of each kind. */
 static inline bool weft_test_long(void)
 {
     return getenv("WEFT_LONG") != NULL;

@@ -299,8 +299,8 @@ static int run_on_ranks(struct weft_cli_plan_options *o, int n_words,
     bool searches = o->search || (o->compare && !o->no_search);
     if (weft_world_size() > 1 && !searches)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            "ranks share nothing but a search (--search, "
-                            "--compare): start it without mpirun or srun");
+                            "only a search (--search, --compare) is for "
+                            "several ranks; start it without mpirun or srun");
     if (weft_world_rank() > 0)
         weft_cli_catch_stop(NULL);
     /* before rank 0 says that a signal ends it, which all may get */

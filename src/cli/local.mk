@@ -20,6 +20,7 @@ cli_sources = \
 	%D%/lm_devices.c %D%/lm_devices.h \
 	%D%/main.c \
 	%D%/plan_found.c %D%/plan_found.h \
+	%D%/plan_told.c %D%/plan_told.h \
 	%D%/planned.c %D%/planned.h \
 	%D%/verify_table.c %D%/verify_table.h
 

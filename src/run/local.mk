@@ -34,6 +34,7 @@ run_sources = \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
 	%D%/predict/find.c %D%/predict/find_inside.h %D%/predict/find_problems.c \
+	%D%/predict/moving.c %D%/predict/moving.h \
 	%D%/predict/options.c %D%/predict/options.h \
 	%D%/predict/spread.c %D%/predict/spread.h \
 	%D%/predict/options_fused.c \

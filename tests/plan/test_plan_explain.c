@@ -21,7 +21,8 @@ static void test_explain_calls(void)
                                                        .tp = 2,
                                                        .pp = 2,
                                                        .micro_batches = 8,
-                                                       .zero = 1,
+                                                       .zero = 3,
+                                                       .hpz = true,
                                                        .recompute = true};
     p.call[CALL_CRITIC_TRAIN] = (struct weft_call_plan){
         .mesh = one, .dp = 1, .tp = 1, .pp = 1, .offload = true};
@@ -36,7 +37,7 @@ static void test_explain_calls(void)
                     "critic_infer    1          1             1   1   1  "
                     "by tokens         -  -          -\n"
                     "actor_train     0-1        0-1           1   2   2  "
-                    "8                 1  yes        -\n"
+                    "8                 3  yes        -  hpz\n"
                     "critic_train    1          1             1   1   1  "
                     "by tokens         0  no         optimizer\n");
     weft_free(text);

@@ -57,6 +57,40 @@ static void test_left_out(void)
     close_finding(&f);
 }
 
+/* ZeRO 3 is tried with hpz, too, where a replica has others in its node and in
+ * others: on two nodes of two devices with four replicas alone. */
+static void test_hpz(void)
+{
+    static const char *const word[] = {"runtime.place=device", NULL};
+    for (int n_nodes = 1; n_nodes <= 2; n_nodes++) {
+        struct finding f;
+        struct weft_finding at;
+        int n = 0;
+        open_finding(&f, fixture.config, 2, word);
+        f.cluster.n_nodes = f.cluster.kind[0].n_nodes = n_nodes;
+        REQUIRE_OK(
+            weft_run_needs_read(&f.config, n_nodes, 2, 0, &f.needs, &err),
+            err);
+        f.needs.plan.device_bytes = (int64_t) weft_cluster_device_bytes(
+            &f.cluster);
+        REQUIRE_OK(
+            weft_finding_open(&f.config, &f.needs.plan, &f.find, &at, &err),
+            err);
+        for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+            for (int32_t i = 0; i < at.candidates[c].n; i++) {
+                const struct weft_call_plan *p = &at.candidates[c].at[i].plan;
+                struct weft_call_plan without = *p;
+                without.hpz = false;
+                CHECK(!p->hpz || (p->zero == 3 && p->dp == 4));
+                CHECK(!p->hpz || is_variant(&at, c, &without));
+                n += p->hpz;
+            }
+        CHECK((n > 0) == (n_nodes == 2));
+        weft_finding_close(&at);
+        close_finding(&f);
+    }
+}
+
 /* ---- What was not priced ------------------------------------------------- */
 
 static int asked; /* how often a search goes on before it is stopped, once */
@@ -489,8 +523,9 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/find_options", {"make", make_runs},
-           {"left_out", test_left_out}, {"not_priced", test_not_priced},
-           {"first", test_first}, {"pricing_is_over", test_pricing_is_over},
+           {"left_out", test_left_out}, {"hpz", test_hpz},
+           {"not_priced", test_not_priced}, {"first", test_first},
+           {"pricing_is_over", test_pricing_is_over},
            {"time_is_up", test_time_is_up},
            {"nothing_fits", test_time_is_up_and_nothing_fits},
            {"threads", test_threads}, {"fixed", test_fixed},

@@ -9,7 +9,7 @@
 #include <sched.h>
 
 #include "rt/graph.h"
-#include "run/predict/options_inside.h"
+#include "run/predict/moving.h"
 #include "run/predict/spread.h"
 
 /* No test waits for so many. */

@@ -133,6 +133,7 @@ struct weft_search;
 int weft_search_create(const struct weft_search_problem *problem,
                        struct weft_search **out, struct weft_err *err);
 void weft_search_free(struct weft_search *s); /* NULL is allowed */
+/* The problem that it was created for. Borrowed. */
 const struct weft_search_problem *weft_search_problem_of(
     const struct weft_search *s);
 

@@ -4,6 +4,7 @@
 #define WEFT_RUN_PREDICT_OPTIONS_INSIDE_H
 
 #include "plan/fixed.h"
+#include "run/predict/moving.h"
 #include "run/predict/options.h"
 #include "run/predict/price.h"
 
@@ -34,13 +35,6 @@ struct weft_candidate {
 struct weft_candidates {
     struct weft_candidate *at;
     int32_t n, room;
-};
-
-/* What the time in which weights move depends on, beside their layouts. */
-struct weft_moving {
-    int32_t n_nodes; /* of the plan */
-    const struct weft_cluster *cluster;
-    const struct weft_shape *shape[WEFT_MAX_ROLES]; /* NULL: no such role */
 };
 
 struct weft_finding {
@@ -121,12 +115,6 @@ int weft_candidates_price(struct weft_finding *f, struct weft_err *err);
 int weft_candidates_leave(struct weft_finding *f, struct weft_err *err);
 
 /* ---- The search ---- */
-
-/* The search problem's move(), of a struct weft_moving: weights of a
- * destination's device, by the slowest link on their way. */
-double weft_moving_s(void *ctx, int32_t role,
-                     const struct weft_call_plan *from,
-                     const struct weft_call_plan *to);
 
 /* The search's problem: all that was priced, wherever it can be; and without
  * options that no plan needs. */

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "rt/graph.h"
-#include "run/predict/options_inside.h"
+#include "run/predict/moving.h"
 
 /* A search of fewer evaluations ends before others have its problem. */
 enum { FEW = 10000 };
