@@ -85,17 +85,16 @@ void __wrap_weft_g_generate_retire(struct weft_seq *seq,
 
 __typeof__(weft_gen_play_chunk) __real_weft_gen_play_chunk,
     __wrap_weft_gen_play_chunk;
-int __wrap_weft_gen_play_chunk(
-    struct weft_gen_play *play, struct weft_seq *seq,
-    const struct weft_gen_args *args, int32_t n_admit,
-    const struct weft_gen_admit *admit, const int32_t *n_total,
-    struct weft_gen_status *status, struct weft_work_rows step[],
-    struct weft_err *error)
+void __wrap_weft_gen_play_chunk(struct weft_gen_play *play,
+                                const struct weft_gen_args *args,
+                                int32_t n_admit,
+                                const struct weft_gen_admit *admit,
+                                const int32_t *n_total,
+                                struct weft_gen_status *status,
+                                struct weft_work_rows step[])
 {
-    int rc;
-    BESIDE(rc = __real_weft_gen_play_chunk(play, seq, args, n_admit, admit,
-                                           n_total, status, step, error));
-    return rc;
+    BESIDE(__real_weft_gen_play_chunk(play, args, n_admit, admit, n_total,
+                                      status, step));
 }
 
 __typeof__(weft_rollout_run_all) __real_weft_rollout_run_all,

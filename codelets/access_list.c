@@ -10,32 +10,27 @@ void weft_access_list_init(struct weft_access_list *access)
     access->access = access->inline_access;
     access->n = 0;
     access->capacity = (int) WEFT_COUNT(access->inline_access);
-    access->failed = false;
     access->work = (struct weft_work){.shape = NULL};
 }
 
-static bool grow(struct weft_access_list *access)
+static void grow(struct weft_access_list *access)
 {
     int capacity = access->capacity * 4;
-    struct weft_access *bigger = weft_alloc((size_t) capacity,
-                                            sizeof *bigger);
-    if (!bigger) {
-        access->failed = true;
-        return false;
-    }
+    struct weft_access *bigger = weft_insert_alloc((size_t) capacity,
+                                                   sizeof *bigger, "a task");
     memcpy(bigger, access->access, (size_t) access->n * sizeof *bigger);
     if (access->access != access->inline_access)
         weft_free(access->access);
     access->access = bigger;
     access->capacity = capacity;
-    return true;
 }
 
 void weft_access_list_add(struct weft_access_list *access,
                           struct weft_tile *tile, enum weft_mode mode)
 {
-    if (access->n == access->capacity && !grow(access))
-        return;
+    weft_assert(tile);
+    if (access->n == access->capacity)
+        grow(access);
     access->access[access->n++] = (struct weft_access){tile, mode};
 }
 
@@ -82,8 +77,6 @@ void weft_access_list_insert(struct weft_access_list *access,
                              const struct weft_codelet *codelet,
                              const void *args, size_t args_bytes)
 {
-    if (access->failed) /* refused, as one whose tile could not be created */
-        access->access[0].tile = NULL;
     weft_insert_work(seq, codelet, args, args_bytes, access->access,
                      access->n, where, &access->work);
     if (access->access != access->inline_access)

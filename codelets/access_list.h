@@ -9,13 +9,11 @@
 struct weft_access_list {
     struct weft_access *access; /* inline_access, or an array on the heap */
     int n, capacity;
-    bool failed;
     struct weft_work work; /* all 0: only what the tiles say */
     struct weft_access inline_access[48];
 };
 
 void weft_access_list_init(struct weft_access_list *access);
-/* tile: as weft_insert() takes it. */
 void weft_access_list_add(struct weft_access_list *access,
                           struct weft_tile *tile, enum weft_mode mode);
 /* Adds a tile that a task may do without; NULL is left out. Returns whether it

@@ -51,11 +51,7 @@ void weft_insert_kl_gate(struct weft_seq *seq, const struct weft_where *where,
     for (int32_t k = 0; k < n; k++)
         numbers += (size_t) stats[k].n;
     size_t bytes = sizeof(struct gate_task) + numbers * sizeof(int32_t);
-    struct gate_task *task = weft_alloc(1, bytes);
-    if (!task) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for a gate");
-        return;
-    }
+    struct gate_task *task = weft_insert_alloc(1, bytes, "a gate");
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, gate, WEFT_READ_WRITE);

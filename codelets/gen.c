@@ -7,8 +7,7 @@
 #include "kern/ends.h"
 #include "kern/sample.h"
 
-struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
-                                           const struct weft_shape *shape,
+struct weft_gen_task *weft_gen_task_create(const struct weft_shape *shape,
                                            const struct weft_gen_args *gen,
                                            int32_t n_admit,
                                            const struct weft_gen_admit *admit,
@@ -18,12 +17,7 @@ struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
     for (int32_t i = 0; i < n_admit; i++)
         bytes += sizeof(struct weft_gen_prompt)
                + (size_t) admit[i].n_prompt * 4;
-    struct weft_gen_task *task = weft_alloc(1, bytes);
-    if (!task) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory admitting %d prompts",
-                      n_admit);
-        return NULL;
-    }
+    struct weft_gen_task *task = weft_insert_alloc(1, bytes, "prompts");
     task->shape = shape;
     task->gen = *gen;
     task->gen.step = NULL;

@@ -26,9 +26,8 @@ struct weft_gen_task {
     struct weft_gang_ranges members; /* of a chunk */
     int32_t n_admit;
 };
-/* The caller frees. NULL: out of memory, the sequence has failed. */
-struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
-                                           const struct weft_shape *shape,
+/* The caller frees. */
+struct weft_gen_task *weft_gen_task_create(const struct weft_shape *shape,
                                            const struct weft_gen_args *gen,
                                            int32_t n_admit,
                                            const struct weft_gen_admit *admit,

@@ -346,10 +346,8 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
     size_t bytes;
     if (!weft_seq_is_here(seq, &members->where[0]))
         return;
-    struct weft_gen_task *task = weft_gen_task_create(seq, shape, gen,
-                                                      n_admit, admit, &bytes);
-    if (!task)
-        return;
+    struct weft_gen_task *task = weft_gen_task_create(shape, gen, n_admit,
+                                                      admit, &bytes);
     task->members = weft_gang_ranges_of(members);
     weft_insert_members(seq, members);
     for (int32_t k = 0; k < members->n; k++) {

@@ -67,19 +67,17 @@ static struct weft_work_rows rows_of(const struct weft_gen_rows *rows)
     return sum;
 }
 
-int weft_gen_play_chunk(struct weft_gen_play *p, struct weft_seq *seq,
-                        const struct weft_gen_args *args, int32_t n_admit,
-                        const struct weft_gen_admit *admit,
-                        const int32_t *n_total,
-                        struct weft_gen_status *status,
-                        struct weft_work_rows step[], struct weft_err *err)
+void weft_gen_play_chunk(struct weft_gen_play *p,
+                         const struct weft_gen_args *args, int32_t n_admit,
+                         const struct weft_gen_admit *admit,
+                         const int32_t *n_total,
+                         struct weft_gen_status *status,
+                         struct weft_work_rows step[])
 {
     size_t bytes;
     struct weft_gen_view view = weft_gen_view_of(p->state);
-    struct weft_gen_task *task = weft_gen_task_create(seq, NULL, args,
-                                                      n_admit, admit, &bytes);
-    if (!task)
-        return weft_err_nomem(err, "recording generation", sizeof *task);
+    struct weft_gen_task *task = weft_gen_task_create(NULL, args, n_admit,
+                                                      admit, &bytes);
     weft_gen_admit(&view, task);
     weft_free(task);
     *status = (struct weft_gen_status){.n_slots = p->state->n_slots};
@@ -91,7 +89,6 @@ int weft_gen_play_chunk(struct weft_gen_play *p, struct weft_seq *seq,
     }
     memcpy(status + 1, view.slot,
            (size_t) status->n_slots * sizeof *view.slot);
-    return 0;
 }
 
 void weft_gen_play_retire(struct weft_gen_play *p, int32_t slot)

@@ -93,10 +93,8 @@ void weft_insert_gen_begin(struct weft_seq *seq,
     size_t bytes;
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_gen_task *task = weft_gen_task_create(seq, NULL, gen, n_admit,
+    struct weft_gen_task *task = weft_gen_task_create(NULL, gen, n_admit,
                                                       admit, &bytes);
-    if (!task)
-        return;
     task->first = first;
     struct weft_access_list access;
     weft_access_list_init(&access);

@@ -184,14 +184,13 @@ int weft_gen_play_create(int32_t n_slots, int32_t max_total, int32_t n_pages,
                          int32_t prefill_tokens, struct weft_gen_play **out,
                          struct weft_err *err);
 void weft_gen_play_free(struct weft_gen_play *play); /* NULL is allowed */
-/* status: weft_gen_status_bytes(n_slots). step (n_steps): the rows of each.
- * Errors: WEFT_ENOMEM. */
-int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
-                        const struct weft_gen_args *args, int32_t n_admit,
-                        const struct weft_gen_admit *admit,
-                        const int32_t *n_total,
-                        struct weft_gen_status *status,
-                        struct weft_work_rows step[], struct weft_err *err);
+/* status: weft_gen_status_bytes(n_slots). step (n_steps): the rows of each. */
+void weft_gen_play_chunk(struct weft_gen_play *play,
+                         const struct weft_gen_args *args, int32_t n_admit,
+                         const struct weft_gen_admit *admit,
+                         const int32_t *n_total,
+                         struct weft_gen_status *status,
+                         struct weft_work_rows step[]);
 void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
 /* As weft_insert_gen_enter(), of a sample of n_total tokens, n_cached of which
  * were in its cache; 0: it is read again. */

@@ -186,12 +186,7 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
     for (int32_t i = 0; i < n; i++)
         bytes += (size_t) n_ranges_of(targets, &sample[i])
                * sizeof(struct weft_range);
-    struct pack_args *args = weft_alloc(1, bytes);
-    if (!args) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory packing %d samples",
-                      n);
-        return;
-    }
+    struct pack_args *args = weft_insert_alloc(1, bytes, "a batch");
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, batch, WEFT_WRITE);

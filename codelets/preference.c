@@ -122,14 +122,7 @@ void weft_insert_kto_kl(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     size_t bytes = sizeof(struct kto_kl_task) + (size_t) n * sizeof(int32_t);
-    struct kto_kl_task *task = weft_alloc(1, bytes);
-    if (!task) {
-        weft_seq_fail(seq, WEFT_ENOMEM,
-                      "out of memory for the KL of %d "
-                      "samples",
-                      n);
-        return;
-    }
+    struct kto_kl_task *task = weft_insert_alloc(1, bytes, "a KL");
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, kl, WEFT_WRITE);

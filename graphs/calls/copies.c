@@ -67,12 +67,11 @@ static struct entry *find(struct entry *entry, size_t capacity,
             return &entry[i];
 }
 
-static bool grow(struct weft_g_copies *c)
+static void grow(struct weft_g_copies *c)
 {
     size_t capacity = c->capacity * 4;
-    struct entry *entry = weft_alloc(capacity, sizeof *entry);
-    if (!entry)
-        return false;
+    struct entry *entry = weft_insert_alloc(capacity, sizeof *entry,
+                                            "copies");
     for (size_t i = 0; i < c->capacity; i++)
         if (c->entry[i].tile)
             *find(entry, capacity, c->entry[i].tile,
@@ -80,7 +79,6 @@ static bool grow(struct weft_g_copies *c)
     weft_free(c->entry);
     c->entry = entry;
     c->capacity = capacity;
-    return true;
 }
 
 struct weft_tile *weft_g_copy_to(struct weft_seq *seq,
@@ -93,14 +91,10 @@ struct weft_tile *weft_g_copy_to(struct weft_seq *seq,
     struct weft_tile *copy;
     struct weft_err err;
     struct weft_where at = *where;
-    int rc = weft_tile_create_temp(rt, &id, class, weft_tile_bytes(tile),
-                                   &copy, &err);
-    if (!rc)
-        rc = weft_tile_cut_like(copy, tile, &err);
-    if (rc) {
-        weft_seq_fail(seq, rc, "%s", err.text);
-        return NULL;
-    }
+    if (weft_tile_create_temp(rt, &id, class, weft_tile_bytes(tile), &copy,
+                              &err)
+        || weft_tile_cut_like(copy, tile, &err))
+        weft_world_abort(&err);
     at.device = -1;
     at.position = 0;
     at.span = NULL; /* what a subtask reads may be copied long before */
@@ -115,17 +109,13 @@ struct weft_tile *weft_g_copy_at(struct weft_g_copies *c,
 {
     if (!tile || weft_tile_place(tile) == place)
         return tile;
-    if (2 * c->n >= c->capacity && !grow(c)) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for copies");
-        return tile;
-    }
+    if (2 * c->n >= c->capacity)
+        grow(c);
     struct entry *e = find(c->entry, c->capacity, tile, place);
     if (e->tile)
         return e->copy;
     struct weft_tile *copy = weft_g_copy_to(
         seq, where, c->rt, tile, WEFT_MEM_SAMPLES, "of a sample", place);
-    if (!copy)
-        return tile;
     *e = (struct entry){tile, copy, place};
     c->n++;
     return copy;

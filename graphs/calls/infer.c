@@ -133,9 +133,10 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
 {
     const struct weft_g_model *model = view->model;
     enum weft_pack_targets targets = targets_of(kind);
-    struct weft_pack_sample *pack = weft_alloc((size_t) n, sizeof *pack);
-    struct weft_tile **out = weft_alloc((size_t) n, sizeof *out);
-    struct weft_tile *batch = NULL;
+    struct weft_pack_sample *pack = weft_insert_alloc(
+        (size_t) n, sizeof *pack, "samples");
+    struct weft_tile **out = weft_insert_alloc((size_t) n, sizeof *out,
+                                               "samples");
     struct weft_g_stage first;
     struct weft_g_pass pass = {.rt = model->rt,
                                .seq = seq,
@@ -144,10 +145,6 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                                .where = *where,
                                .order = model->order,
                                .any_device = view->layout.any_device};
-    if (!pack || !out) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for %d samples", n);
-        goto out;
-    }
     weft_g_stage_get(&view->layout, dp, 0, &first);
     for (int32_t i = 0; i < n; i++) {
         pack[i] = (struct weft_pack_sample){
@@ -167,10 +164,10 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
     }
     int32_t n_runs = most ? most->n_runs : n;
     weft_g_pass_expect(&pass, &view->layout, n_runs, false);
-    batch = pack_batch(&pass, &first, targets, n, pack, n_runs);
+    struct weft_tile *batch = pack_batch(&pass, &first, targets, n, pack,
+                                         n_runs);
     through(&pass, view, dp, kind, inv_temperature, n, out, batch,
             first.place[0]);
-out:
     weft_tile_release(batch);
     weft_free(pack);
     weft_free(out);

@@ -97,12 +97,8 @@ static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
 {
     struct weft_g_pass *pass = &f->pass;
     int32_t place = f->batch_place;
-    struct weft_pack_sample *here = weft_alloc((size_t) f->n, sizeof *here);
-    if (!here) {
-        weft_seq_fail(pass->seq, WEFT_ENOMEM, "out of memory for %d samples",
-                      f->n);
-        return;
-    }
+    struct weft_pack_sample *here = weft_insert_alloc(
+        (size_t) f->n, sizeof *here, "samples");
     for (int32_t i = 0; i < f->n; i++) {
         struct weft_tile **tile[] = {&here[i].rollout, &here[i].advantage,
                                      &here[i].value, &here[i].ref};

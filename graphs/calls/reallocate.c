@@ -176,11 +176,9 @@ void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_params *own)
 {
     size_t most = n_tiles(&m->shape);
-    struct weft_tile **list = weft_alloc(most + 1,
-                                         sizeof(struct weft_tile *));
-    if (!list)
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for moved weights");
-    for (int32_t p = 0; list && p < m->n_places; p++) {
+    struct weft_tile **list = weft_insert_alloc(most + 1, sizeof *list,
+                                                "moved weights");
+    for (int32_t p = 0; p < m->n_places; p++) {
         int n = 0;
         list[n++] = *given_back(m, p);
         for (size_t i = 0; i < most && list[0]; i++) {

@@ -155,11 +155,9 @@ struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
     struct weft_tile_id id = {pass->name, kind, 0, layer, -1, place};
     struct weft_tile *tile;
     struct weft_err err;
-    int rc = weft_tile_create_temp(pass->rt, &id, c, bytes, &tile, &err);
-    if (!rc)
-        return tile;
-    weft_seq_fail(pass->seq, rc, "%s", err.text);
-    return NULL;
+    if (weft_tile_create_temp(pass->rt, &id, c, bytes, &tile, &err))
+        weft_world_abort(&err);
+    return tile;
 }
 
 void weft_g_copy(const struct weft_g_pass *pass, struct weft_tile *from,

@@ -372,9 +372,9 @@ static void bring_sums(struct weft_g_update *u)
     size_t n = 0;
     for (int32_t i = 0; i < u->n; i++)
         n += (size_t) u->owned[i].n;
-    struct left *left = weft_alloc(n, sizeof *left);
+    struct left *left = weft_insert_alloc(n, sizeof *left, "gradients");
     n = 0;
-    for (int32_t i = 0; i < u->n && left; i++) {
+    for (int32_t i = 0; i < u->n; i++) {
         struct weft_g_owned *o = &u->owned[i];
         for (int32_t k = 0; k < o->n; k++) {
             struct weft_g_node *node = &o->node[k];
@@ -395,8 +395,6 @@ static void bring_sums(struct weft_g_update *u)
         weft_insert_open_group(u->seq, &where, NULL, NULL, &left[i].tiles);
         weft_g_tiles_release(&left[i].tiles);
     }
-    if (!left)
-        weft_seq_fail(u->seq, WEFT_ENOMEM, "out of memory for gradients");
     weft_free(left);
     for (int32_t i = 0; i < u->n; i++)
         join_siblings(u, &u->owned[i]);
@@ -454,7 +452,7 @@ static struct weft_tile *squares_of(struct weft_g_update *u,
         s->place);
     weft_insert_sum_squares(u->seq, &where, &u->m->shape, s->bundle.group,
                             number, &s->chunks, &o->node[0].tiles, squares);
-    if (s->place == place || !squares)
+    if (s->place == place)
         return squares;
     struct weft_tile *copy = weft_g_copy_to(u->seq, &where, u->m->rt, squares,
                                             WEFT_MEM_SAMPLES, "norm", place);
@@ -471,21 +469,19 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
     struct weft_tile *norm = small_tile(u, sizeof(struct weft_grad_norm),
                                         first->place);
     size_t n = (size_t) (u->n - skip);
-    struct weft_tile **squares = weft_alloc(n, sizeof *squares);
+    struct weft_tile **squares = weft_insert_alloc(n, sizeof *squares,
+                                                   "a norm");
     for (int32_t i = skip; i < u->n; i++)
         u->owned[i].squares = squares_of(u, &u->owned[i], first->place);
-    for (size_t i = 0; squares && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         squares[i] = u->owned[(size_t) skip + i].squares;
     struct weft_where where = u->pass.where;
     where.device = first->device;
-    if (squares)
-        weft_insert_grad_norm(u->seq, &where, &u->m->shape, u->t->grad_clip,
-                              (int32_t) n, squares,
-                              weft_g_copy_at(u->t->copies, u->seq, &where,
-                                             u->t->loss.gate, first->place),
-                              norm);
-    else
-        weft_seq_fail(u->seq, WEFT_ENOMEM, "out of memory for a norm");
+    weft_insert_grad_norm(u->seq, &where, &u->m->shape, u->t->grad_clip,
+                          (int32_t) n, squares,
+                          weft_g_copy_at(u->t->copies, u->seq, &where,
+                                         u->t->loss.gate, first->place),
+                          norm);
     weft_free(squares);
     return norm;
 }

@@ -38,8 +38,6 @@ static int send_status(struct weft_rollout_control *c, int32_t instance)
     if (weft_rt_place_rank(rt, weft_tile_place(tile)) > 0)
         tile = c->there[2 * instance + k] = weft_g_copy_to(
             c->seq, &where, rt, tile, WEFT_MEM_SAMPLES, "decode status", 0);
-    if (!tile)
-        return weft_seq_status(c->seq, c->err);
     return c->events ? weft_events_expect(c->events, tile,
                                           c->first + instance, c->err)
                      : 0;
@@ -61,12 +59,8 @@ static void play(struct weft_rollout_control *c, int32_t instance,
 {
     struct weft_rollout_played *p = &c->played[instance];
     const struct weft_g_instance *i = &c->gen->instance[instance];
-    struct weft_err err;
-    int rc = weft_gen_play_chunk(p->play, c->seq, args, n_admit, c->admit,
-                                 c->n_total, p->status[i->n_chunks % 2],
-                                 c->step, &err);
-    if (rc)
-        weft_seq_fail(c->seq, rc, "%s", err.text);
+    weft_gen_play_chunk(p->play, args, n_admit, c->admit, c->n_total,
+                        p->status[i->n_chunks % 2], c->step);
 }
 
 /* Submits a chunk that admits at most `most` waiting prompts, unless the

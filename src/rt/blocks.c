@@ -21,13 +21,19 @@ enum { KEPT_BYTES = 0 };
 enum { KEPT_BYTES = WEFT_BLOCK_SIZES * STEP_BYTES };
 #endif
 
-/* A new block; NULL: out of memory. */
+static void *get(size_t bytes)
+{
+    void *p = weft_realloc(NULL, 1, bytes);
+    if (!p)
+        weft_insert_nomem("a task", bytes);
+    return p;
+}
+
+/* A new block. */
 static struct weft_task *cut(struct weft_blocks *blocks, size_t bytes)
 {
     if (blocks->rest_bytes < bytes) {
-        char *slab = weft_realloc(NULL, 1, SLAB_BYTES);
-        if (!slab)
-            return NULL;
+        char *slab = get(SLAB_BYTES);
         *(void **) slab = blocks->slab;
         blocks->slab = slab;
         blocks->rest = slab + LINK_BYTES;
@@ -54,10 +60,7 @@ struct weft_task *weft_block_get(struct weft_rt *rt, size_t bytes)
 {
     size_t i = (bytes - 1) / STEP_BYTES;
     bool is_kept = bytes <= KEPT_BYTES;
-    struct weft_task *t = is_kept ? take(&rt->blocks, i)
-                                  : weft_realloc(NULL, 1, bytes);
-    if (!t)
-        return NULL;
+    struct weft_task *t = is_kept ? take(&rt->blocks, i) : get(bytes);
     memset(t, 0, sizeof *t);
     t->size = is_kept ? (int8_t) i : -1;
     return t;

@@ -190,10 +190,6 @@ void weft_insert_beside(struct weft_seq *seq,
                                                    where);
     struct weft_task *t = weft_task_create(seq, codelet, args, args_bytes,
                                            access, 2, where);
-    if (!t) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting %s", op);
-        return;
-    }
     weft_assert(t->n_held == 2);
     t->moments = moments;
     t->node.order = rt->n_inserted;

@@ -42,11 +42,7 @@ void weft_insert_gang(struct weft_seq *seq, int n)
                       "StarPU's policies do not begin tasks together");
         return;
     }
-    seq->team = weft_alloc(1, sizeof *seq->team);
-    if (!seq->team) {
-        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting a gang");
-        return;
-    }
+    seq->team = weft_insert_alloc(1, sizeof *seq->team, "a gang");
     seq->team->gang.n = n;
     atomic_init(&seq->team->n_users, n);
     pthread_mutex_init(&seq->team->mutex, NULL);

@@ -58,6 +58,13 @@ void weft_world_raise(int64_t *v, int n);
  * failures that leave the ranks out of step. Does not return. */
 WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
 
+/* Memory that tasks and copies are inserted with: n * size bytes, zeroed; free
+ * with weft_free(). Never NULL: where there is none the job ends, as other ranks
+ * insert, and wait for, the copies that this one would leave out. */
+void *weft_insert_alloc(size_t n, size_t size, const char *what);
+/* Ends the job so, where memory for `what` was asked for otherwise. */
+WEFT_NORETURN void weft_insert_nomem(const char *what, size_t bytes);
+
 /* ---- Start and stop --------------------------------------------------- */
 
 struct weft_policy; /* sched/sched.h */
@@ -277,11 +284,9 @@ bool weft_seq_is_here(const struct weft_seq *seq,
                       const struct weft_where *where);
 
 /* Inserts one task; `args` is copied. Does not wait for the task. On errors
- * (memory) the sequence is failed, so callers need not check each insert. All
- * tiles must lie at the place of where->device; with device -1 the task runs
- * on any device of their place. Nothing happens at other ranks. A tile may be
- * NULL, as there was no memory to create it: the task is not inserted, and the
- * sequence is failed. */
+ * the sequence is failed, so callers need not check each insert. All tiles must
+ * lie at the place of where->device; with device -1 the task runs on any device
+ * of their place. Nothing happens at other ranks. */
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,

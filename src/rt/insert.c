@@ -39,8 +39,6 @@ static struct weft_task *task_allocate(struct weft_rt *rt,
     size_t buf_at = held_at + (n_held > n ? n_held * sizeof *access : 0);
     size_t args_at = (buf_at + n * sizeof(void *) + 15) / 16 * 16;
     struct weft_task *t = weft_block_get(rt, args_at + args_bytes);
-    if (!t)
-        return NULL;
     char *block = (char *) t;
     t->access = (struct weft_access *) (block + access_at);
     t->buf = (void **) (block + buf_at);
@@ -74,18 +72,18 @@ static enum starpu_data_access_mode merge(enum starpu_data_access_mode a,
 }
 
 /* Gives the StarPU task the handles of its accesses. A tile that appears twice
- * is listed once, with both modes. False: out of memory. */
-static bool task_handles(struct weft_task *t, struct starpu_task *task,
+ * is listed once, with both modes. StarPU frees the lists. */
+static void task_handles(struct weft_task *t, struct starpu_task *task,
                          uint64_t mark)
 {
     starpu_data_handle_t *handle = task->handles;
     enum starpu_data_access_mode *mode = task->modes;
     if (t->n_held > STARPU_NMAXBUFS) {
         size_t n = (size_t) t->n_held;
-        handle = task->dyn_handles = weft_alloc(n, sizeof *handle);
-        mode = task->dyn_modes = weft_alloc(n, sizeof *mode);
-        if (!handle || !mode)
-            return false;
+        handle = weft_insert_alloc(n, sizeof *handle, "a task");
+        mode = weft_insert_alloc(n, sizeof *mode, "a task");
+        task->dyn_handles = handle;
+        task->dyn_modes = mode;
     }
     int n = 0;
     for (int i = 0; i < t->n_held; i++) {
@@ -99,7 +97,6 @@ static bool task_handles(struct weft_task *t, struct starpu_task *task,
         mode[tile->slot] = merge(mode[tile->slot], t->held[i].mode);
     }
     task->nbuffers = n;
-    return true;
 }
 
 static void task_place(const struct weft_rt *rt, struct weft_task *t,
@@ -181,8 +178,6 @@ struct weft_task *weft_task_create(struct weft_seq *seq,
     struct weft_rt *rt = seq->rt;
     struct weft_task *t = task_allocate(rt, access, n_access, args,
                                         args_bytes);
-    if (!t)
-        return NULL;
     t->seq = seq;
     t->at = rt->n_copies;
     /* WEFT_CODELET defines it without const, as StarPU writes to it. */
@@ -221,7 +216,7 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
 {
     struct starpu_task *task = malloc(sizeof *task);
     if (!task)
-        return NULL;
+        weft_insert_nomem("a task", sizeof *task);
     starpu_task_init(task);
     task->destroy = 1;
     task->cl = &t->codelet->starpu;
@@ -292,18 +287,6 @@ static void check_card(struct weft_seq *seq,
     }
 }
 
-/* Refuses a task one of whose tiles could not be created. */
-static int check_tiles(const char *op, const struct weft_access *access,
-                       int n_access, struct weft_err *err)
-{
-    for (int i = 0; i < n_access; i++)
-        if (!access[i].tile)
-            return weft_err_set(
-                err, WEFT_ENOMEM,
-                "%s: there was no memory for one of its tiles", op);
-    return 0;
-}
-
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,
@@ -325,9 +308,7 @@ void weft_insert_work(struct weft_seq *seq,
     const char *op = codelet->starpu.name;
     struct weft_where here = *where;
     struct weft_err err;
-    int rc = check_tiles(op, access, n_access, &err);
-    if (!rc)
-        rc = weft_where_check(rt, op, where, &err);
+    int rc = weft_where_check(rt, op, where, &err);
     if (!rc) {
         int place = place_of(rt, where, access, n_access);
         if (!weft_rt_has_place(rt, place))
@@ -369,15 +350,11 @@ void weft_insert_here(struct weft_seq *seq,
         return;
     struct weft_task *t = weft_task_create(seq, codelet, args, args_bytes,
                                            access, n_access, where);
-    struct starpu_task *task = NULL;
-    if (!t)
-        goto nomem;
+    struct starpu_task *task = starpu_task_of(t);
     t->team = team;
     t->member = (int16_t) member;
     t->moments = weft_ran_insert(rt, codelet->what, where);
-    task = starpu_task_of(t);
-    if (!task || !task_handles(t, task, (uint64_t) rt->n_inserted))
-        goto nomem;
+    task_handles(t, task, (uint64_t) rt->n_inserted);
     task_place(rt, t, task);
     int rc = task_submit(t, task);
     if (!rc)
@@ -388,15 +365,4 @@ void weft_insert_here(struct weft_seq *seq,
     starpu_task_destroy(task);
     weft_team_drop(team);
     weft_block_put(rt, t);
-    return;
-nomem:
-    weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting %s",
-                  codelet->starpu.name);
-    if (task) {
-        starpu_task_clean(task);
-        free(task);
-    }
-    weft_team_drop(team);
-    if (t)
-        weft_block_put(rt, t);
 }

@@ -225,8 +225,8 @@ struct weft_task {
 };
 
 /* Memory of tasks (blocks.c). Returns a task of zeros with bytes behind it that
- * are not zeroed; NULL: out of memory. The inserting thread gets, anybody puts;
- * _free gives all back when no task is left. */
+ * are not zeroed. The inserting thread gets, anybody puts; _free gives all back
+ * when no task is left. */
 enum { WEFT_BLOCK_SIZES = 16 };
 struct weft_blocks {
     struct {
@@ -242,7 +242,7 @@ void weft_block_put(struct weft_rt *rt, struct weft_task *t);
 void weft_blocks_free(struct weft_rt *rt);
 
 /* The steps of a task's life (insert.c, task.c), for those who run what StarPU
- * does not. NULL: out of memory. */
+ * does not. */
 struct weft_task *weft_task_create(struct weft_seq *seq,
                                    const struct weft_codelet *codelet,
                                    const void *args, size_t args_bytes,

@@ -65,11 +65,9 @@ static int parts_create(struct weft_tile *tile, int n, const size_t at[],
     *out = NULL;
     if (n == 1)
         return 0;
-    struct weft_tile **part = weft_alloc((size_t) n, sizeof *part);
-    int rc = part ? 0
-                  : weft_err_nomem(err, "parts of a tile",
-                                   (size_t) n * sizeof *part);
-    int made = 0;
+    struct weft_tile **part = weft_insert_alloc((size_t) n, sizeof *part,
+                                                "parts of a tile");
+    int made = 0, rc = 0;
     while (made < n && !rc) {
         rc = part_create(tile, made > 0 ? at[made - 1] : 0,
                          made < n - 1 ? at[made] : tile->bytes, &part[made],
@@ -108,10 +106,7 @@ int weft_tile_cut_like(struct weft_tile *tile, const struct weft_tile *like,
                        struct weft_err *err)
 {
     int n = weft_tile_n_parts(like);
-    size_t *at = weft_alloc((size_t) n, sizeof *at);
-    if (!at)
-        return weft_err_nomem(err, "parts of a tile",
-                              (size_t) n * sizeof *at);
+    size_t *at = weft_insert_alloc((size_t) n, sizeof *at, "parts of a tile");
     for (int i = 1; i < n; i++)
         at[i - 1] = like->part[i]->offset;
     int rc = weft_tile_cut(tile, n, at, err);
@@ -150,11 +145,10 @@ void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
     if (is_cut_at(tile, n, at))
         return;
     size_t most = (size_t) (weft_tile_n_parts(tile) + n);
-    struct weft_access *access = weft_alloc(most, sizeof *access);
-    int rc = access ? parts_create(tile, n, at, &new, &err)
-                    : weft_err_nomem(&err, "parts of a tile", most * 16);
-    if (rc) /* copies of other ranks would wait for the parts for ever */
-        weft_world_abort(&err);
+    struct weft_access *access = weft_insert_alloc(most, sizeof *access,
+                                                   "parts of a tile");
+    if (parts_create(tile, n, at, &new, &err))
+        weft_world_abort(&err); /* copies would wait for the parts for ever */
     /* so that the tile itself can be listed: it then uses its own handle */
     parts_set(tile, NULL, 0);
     n_access = list_parts(tile, old, n_old, WEFT_READ_WRITE, access);

@@ -137,9 +137,7 @@ static struct weft_tile *tile_get(struct weft_rt *rt, bool here,
     pthread_mutex_unlock(&rt->mutex);
     if (tile)
         return tile;
-    tile = weft_alloc(1, sizeof *tile);
-    if (!tile)
-        return NULL;
+    tile = weft_insert_alloc(1, sizeof *tile, "a tile");
     tile->rt = rt;
     tile->card = card;
     tile->here = here;
@@ -204,8 +202,6 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
                             weft_rt_n_places(rt) - 1);
     bool here = weft_rt_has_place(rt, id->place);
     struct weft_tile *tile = tile_get(rt, here, card_of(rt, id->place, c));
-    if (!tile)
-        return weft_err_nomem(err, "a tile", sizeof *tile);
     tile->id = *id;
     tile->mem = c;
     tile->bytes = bytes;
@@ -419,8 +415,7 @@ void weft_tile_free_all(struct weft_rt *rt)
 void weft_tile_set_rows(struct weft_tile *tile,
                         const struct weft_work_rows *rows)
 {
-    if (tile)
-        tile->rows = *rows;
+    tile->rows = *rows;
 }
 
 struct weft_work_rows weft_tile_rows(const struct weft_tile *tile)

@@ -84,7 +84,7 @@ bool weft_tile_is_here(const struct weft_tile *tile); /* in this process */
 bool weft_tile_on_card(const struct weft_tile *tile);
 
 /* Notes which rows a batch will hold, for the costs of tasks that work on it;
- * copies of the tile hold the same. NULL is allowed. */
+ * copies of the tile hold the same. */
 void weft_tile_set_rows(struct weft_tile *tile,
                         const struct weft_work_rows *rows);
 struct weft_work_rows weft_tile_rows(const struct weft_tile *tile);

@@ -168,12 +168,7 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *tile, int peer, bool sends)
 {
     struct weft_rt *rt = seq->rt;
-    struct weft_err err;
-    struct weft_transfer *t = weft_alloc(1, sizeof *t);
-    if (!t) { /* the other side would wait for it for ever */
-        weft_err_nomem(&err, "a message", sizeof *t);
-        weft_world_abort(&err);
-    }
+    struct weft_transfer *t = weft_insert_alloc(1, sizeof *t, "a message");
     *t = (struct weft_transfer){
         .seq = seq,
         .tile = tile,

@@ -514,6 +514,21 @@ int weft_world_agree(int rc, struct weft_err *err)
     return rc;
 }
 
+void *weft_insert_alloc(size_t n, size_t size, const char *what)
+{
+    void *p = weft_alloc(n, size);
+    if (!p)
+        weft_insert_nomem(what, n * size);
+    return p;
+}
+
+void weft_insert_nomem(const char *what, size_t bytes)
+{
+    struct weft_err err;
+    weft_err_nomem(&err, what, bytes);
+    weft_world_abort(&err);
+}
+
 void weft_world_abort(const struct weft_err *err)
 {
     weft_error("%s", err->text);

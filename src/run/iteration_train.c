@@ -223,15 +223,11 @@ static void gate_next(struct training *r, int32_t n,
     const struct weft_where where = where_of(r);
     if (!u->gate)
         return;
-    struct weft_gate_stats *s = weft_alloc((size_t) n, sizeof *s);
+    struct weft_gate_stats *s = weft_insert_alloc((size_t) n, sizeof *s,
+                                                  "a gate");
     struct weft_tile *gate = weft_g_copy_to(t->seq, &where, t->rt,
                                             u->gate[u->n_gates - 1],
                                             WEFT_MEM_SAMPLES, "gate", 0);
-    if (!s || !gate) {
-        weft_seq_fail(t->seq, WEFT_ENOMEM, "out of memory for a gate");
-        weft_free(s);
-        return;
-    }
     for (int32_t k = 0; k < n; k++)
         s[k] = (struct weft_gate_stats){
             weft_g_copy_at(r->p->copies, t->seq, &where, stats[k].tile, 0),
