@@ -290,20 +290,42 @@ static struct weft_g_node join(struct weft_g_update *u,
     return out;
 }
 
-/* Joins siblings at one place as long as there are any. */
-static void join_siblings(struct weft_g_update *u, struct weft_g_owned *o)
+/* The number of the i-th node's sibling at its place; -1: none has come. */
+static int32_t sibling(const struct weft_g_owned *o, int32_t i)
 {
-    for (int32_t i = 0; i < o->n; i++)
-        for (int32_t k = 0; k < o->n; k++) {
-            struct weft_g_node *l = &o->node[i], *r = &o->node[k];
-            if (l->size != r->size || l->lo + l->size != r->lo
-                || l->lo % (2 * l->size) != 0 || l->place != r->place)
-                continue;
-            *l = join(u, &o->shard, *l, *r);
-            o->node[k] = o->node[--o->n];
-            i = k = -1;
-            break;
-        }
+    const struct weft_g_node *a = &o->node[i];
+    int32_t lo = a->lo ^ a->size;
+    for (int32_t k = 0; k < o->n; k++) {
+        const struct weft_g_node *b = &o->node[k];
+        if (b->lo == lo && b->size == a->size && b->place == a->place)
+            return k;
+    }
+    return -1;
+}
+
+/* Joins the node that came last with its sibling, what comes of them with its
+ * own, and so on. */
+static void join_last(struct weft_g_update *u, struct weft_g_owned *o)
+{
+    int32_t k;
+    while ((k = sibling(o, o->n - 1)) >= 0) {
+        struct weft_g_node last = o->node[--o->n], other = o->node[k];
+        o->node[k] = o->node[o->n - 1];
+        o->node[o->n - 1] = last.lo < other.lo
+                              ? join(u, &o->shard, last, other)
+                              : join(u, &o->shard, other, last);
+    }
+}
+
+/* Joins siblings that have come to one place. */
+static void join_all(struct weft_g_update *u, struct weft_g_owned *o)
+{
+    int32_t n = o->n;
+    o->n = 0;
+    for (int32_t i = 0; i < n; i++) {
+        o->node[o->n++] = o->node[i];
+        join_last(u, o);
+    }
 }
 
 /* Those of places that are of the same rank as one of them. */
@@ -355,7 +377,7 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
     /* All shards are sent before an addition waits for the first of them. */
     for (int32_t i = 0; i < u->n; i++)
         if (weft_g_bundle_stage(u->m, &u->owned[i].shard.bundle) == stage)
-            join_siblings(u, &u->owned[i]);
+            join_last(u, &u->owned[i]);
 }
 
 /* A sum in temporary tiles that is being brought to its shard's owner. */
@@ -397,7 +419,7 @@ static void bring_sums(struct weft_g_update *u)
     }
     weft_free(left);
     for (int32_t i = 0; i < u->n; i++)
-        join_siblings(u, &u->owned[i]);
+        join_all(u, &u->owned[i]);
 }
 
 /* ---- Norm -------------------------------------------------------------- */

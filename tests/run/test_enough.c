@@ -78,12 +78,14 @@ static void test_enough(void)
     for (size_t i = 0; i < WEFT_COUNT(mib); i++) {
         resize(&f, 1);
         f.needs.plan.device_bytes = (int64_t) (mib[i] * 0x1p20);
-        REQUIRE_OK(
-            weft_run_enough(&f.config, &f.needs.plan, &f.simulate, &e, &err),
-            err);
         int32_t first = first_fit(&f), found = first_found(&f);
-        CHECK_INT(first, e.n_nodes);
-        CHECK_INT(found, e.n_nodes);
+        CHECK_INT(found, first);
+        for (int32_t from = 1; from <= 2 * first; from++) {
+            REQUIRE_OK(weft_run_enough(&f.config, &f.needs.plan, &f.simulate,
+                                       from, &e, &err),
+                       err);
+            CHECK_INT(e.n_nodes, from < first ? first : from);
+        }
     }
     close_finding(&f);
 }
@@ -97,7 +99,7 @@ static void test_none(void)
     resize(&f, 1);
     f.needs.plan.device_bytes = 1000;
     REQUIRE_OK(
-        weft_run_enough(&f.config, &f.needs.plan, &f.simulate, &e, &err),
+        weft_run_enough(&f.config, &f.needs.plan, &f.simulate, 1, &e, &err),
         err);
     CHECK_INT(e.n_nodes, 0);
     CHECK(e.bytes > 1000);

@@ -76,6 +76,25 @@ static int weigh(const struct comparing *c, const struct weft_config *config,
     return rc;
 }
 
+/* Memory by prices of what surely does not fit: prices are some 5 % off. */
+static const double TOO_FULL = 1.25;
+
+/* Of many devices what has no memory there by prices, with which no run begins,
+ * is not simulated: such placements' recordings are the largest. */
+static int value(const struct comparing *c, const struct weft_config *config,
+                 struct weft_plan *plan, struct weft_compared *row,
+                 struct weft_err *err)
+{
+    bool by_price = c->how->priced
+                 || (plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES
+                     && !plan->intra_stage_fusion);
+    int rc = by_price ? weigh(c, config, plan, row, err) : 0;
+    row->priced = by_price && !rc && row->simulated.fullest > TOO_FULL;
+    if (c->how->priced || row->priced || rc == WEFT_ENOMEM)
+        return rc;
+    return simulate(config, plan, c->options, row, err);
+}
+
 /* The plan of the strategy with that row's name, for a configuration. */
 static int try_plan(const struct comparing *c,
                     const struct weft_config *config,
@@ -144,8 +163,7 @@ static int do_row(void *ctx, int32_t number, struct weft_err *err)
                               : make_plan(c, &config, row, &plan, err);
     struct weft_plan *p = i > 0 ? &plan : &own;
     if (!rc)
-        rc = how->priced ? weigh(c, &config, p, row, err)
-                         : simulate(&config, p, c->options, row, err);
+        rc = value(c, &config, p, row, err);
     if (!rc && how->batch_bytes > 0)
         rc = weft_run_largest_batch(&config, how->batch_bytes,
                                     c->options->gangs, p, &row->batch, err);
@@ -291,7 +309,9 @@ static void add_limit(const struct weft_compared *row,
                       struct weft_string *out)
 {
     const struct weft_limit *l = &row->simulated.limit;
-    if (row->fits)
+    if (row->priced)
+        weft_string_add(out, "does not fit the memory, by prices of calls");
+    else if (row->fits)
         weft_string_addf(out, "%s, %.0f %%: %s", call_name(flow, l->call),
                          100 * l->share, weft_limit_name(l->by));
     else
@@ -441,7 +461,10 @@ int weft_compare_json(const struct weft_comparison *c,
         weft_string_add_number(out, row->simulated.device_bytes);
         weft_string_addf(out, ", \"fits\": %s, ",
                          row->fits ? "true" : "false");
-        add_limit_json(row, flow, out);
+        if (row->priced)
+            weft_string_add(out, "\"by_prices\": true, ");
+        else
+            add_limit_json(row, flow, out);
         if (row->groups)
             weft_string_addf(out, "\"gradient_groups\": %d, ", row->groups);
         if (c->batches)

@@ -262,24 +262,25 @@ static int fits(const struct weft_config *config,
 int weft_run_enough(const struct weft_config *config,
                     const struct weft_plan_needs *needs,
                     const struct weft_simulate_options *simulate,
-                    struct weft_enough *out, struct weft_err *err)
+                    int32_t n_nodes, struct weft_enough *out,
+                    struct weft_err *err)
 {
     int32_t step = weft_enough_step(simulate->cluster);
     int32_t most = WEFT_MAX_NODES / step;
-    int32_t few = 0, enough = 1; /* steps: too few, and what may be enough */
+    /* steps: what may be enough, and too few */
+    int32_t enough = weft_max32(n_nodes / step, 1), few = enough - 1;
+    int32_t less;
     bool fit = false;
-    int rc = fits(config, needs, simulate, enough, out, &fit, &few, err);
+    int rc = fits(config, needs, simulate, enough, out, &fit, &less, err);
     while (!rc && !fit && enough < most) {
-        few = weft_min32(few, most - 1);
+        few = weft_min32(weft_max32(few, less), most - 1);
         enough = weft_min32(weft_max32(2 * enough, few + 1 + few / 4), most);
-        int32_t less;
         rc = fits(config, needs, simulate, enough, out, &fit, &less, err);
-        few = weft_max32(few, less);
     }
     if (rc || !fit)
         return rc;
     while (enough - few > 1 && !rc) {
-        int32_t n = few + (enough - few) / 2, less;
+        int32_t n = few + (enough - few) / 2;
         rc = fits(config, needs, simulate, n, out, &fit, &less, err);
         if (fit)
             enough = n;

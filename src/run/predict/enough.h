@@ -15,7 +15,8 @@ struct weft_enough {
     double bytes;
 };
 
-/* Finds it by bisection, as with more nodes a plan takes no more of a device.
+/* Finds it by bisection, as with more nodes a plan takes no more of a device;
+ * with n_nodes or more of them.
  * Calls have layouts that take little memory: recomputed, offloaded where a
  * search does so, on all nodes, a half, a third or a quarter of them, with as
  * many tp members as a node and the model allow, and with few replicas and as
@@ -25,7 +26,8 @@ struct weft_enough {
 int weft_run_enough(const struct weft_config *config,
                     const struct weft_plan_needs *needs,
                     const struct weft_simulate_options *simulate,
-                    struct weft_enough *out, struct weft_err *err);
+                    int32_t n_nodes, struct weft_enough *out,
+                    struct weft_err *err);
 /* The least that such a plan takes of a device on n_nodes, a multiple of the
  * proportion. *most_out: what takes most of it; n_nodes is not set. */
 int weft_run_least_bytes(const struct weft_config *config,

@@ -87,7 +87,7 @@ static void add_enough(const struct weft_config *config,
                          : "of these kinds, in their proportion";
     struct weft_enough e;
     int32_t has = cluster->n_kinds == 1 ? needs->n_nodes : cluster->n_nodes;
-    if (weft_run_enough(config, needs, simulate, &e, NULL) != 0)
+    if (weft_run_enough(config, needs, simulate, has, &e, NULL) != 0)
         return;
     if (e.n_nodes == 0)
         weft_string_addf(out,
