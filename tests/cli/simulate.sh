@@ -246,6 +246,28 @@ awk -v said="$said" '/^MiB/ { on = 1; next } /^all/ { on = 0 }
 command=plan
 expect 0 '"memory": "activations", "bytes": ' "$ppo" --nodes 1 --compare \
     --no-search --cluster small.yaml --json
+# On many devices what is far beyond their memory by prices is not simulated, and
+# is beyond it where it is; what fits is.
+sed 's/nodes: 2/nodes: 17/; s/memory_gib: 8/memory_gib: 0.012/' cluster.yaml \
+    >many.yaml
+options="--cluster many.yaml"
+expect 0 '"by_prices": true, ' "$ppo" --compare --no-search --json
+expect 0 "does not fit the memory, by prices of calls" "$ppo" --compare --no-search
+grep '^[a-z0-9-]*  *[0-9]' out >table
+for row in trlx-standalone/64 nemo-aligner/16; do
+    name=${row%/*}
+    said=$(awk -v name="$name" '$1 == name { print /by prices/, $2 }' table)
+    command=simulate
+    expect 0 "on 68 devices" "$ppo" --from "$name" \
+        numerics.gradient_groups="${row#*/}"
+    command=plan
+    awk -v said="$said" '/ s each once/ { s = $6 } /^all at one time/ { mib = $NF }
+        END { split(said, w)
+              ok = w[1] ? mib / 4 > 0.012 * 1024 : w[2] == s
+              exit !(ok && w[1] == (mib / 4 > 1.25 * 0.012 * 1024)) }' out ||
+        fail "$name by itself is not its row: $said"
+done
+options="--cluster cluster.yaml"
 # The largest batch of a plan is that of its row.
 expect 0 "the largest batch is rollout.prompts=" "$ppo" --nodes 1 \
     --from openrlhf --cluster small.yaml --batch max
