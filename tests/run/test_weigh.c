@@ -3,6 +3,7 @@
  * of it. */
 #include "find_fixture.h"
 
+#include "run/predict/compare.h"
 #include "run/predict/weigh.h"
 
 static const struct weft_call_plan
@@ -148,6 +149,45 @@ static void test_leaves(void)
     close_finding(&f);
 }
 
+/* The row of a comparison with a plan of too many tasks is what prices say; else
+ * it is a simulation. */
+static void test_row(void)
+{
+    static const char *const word[] = {
+        "numerics.gradient_groups=4", "rollout.prompts=64",
+        "ppo.mini_batches=1", "ppo.epochs=1", NULL};
+    const struct weft_compare_how own = {.rows = 1};
+    struct weft_comparison c;
+    struct weft_simulated v, s;
+    struct weft_plan plan;
+    struct finding f;
+    open_finding(&f, deep, 4, word);
+    place(&f.needs.plan, placement[0], &plan);
+    struct weft_simulate_options one = f.simulate;
+    one.gangs = true; /* as there are too many tasks */
+    REQUIRE_OK(
+        weft_run_weigh(&f.config, &f.needs.plan, &one, &plan, &v, &err), err);
+    one.gangs = false;
+    struct weft_g_job job = {1, 4, false, 0, false};
+    one.simulated = &s;
+    REQUIRE_OK(weft_run_simulate(&f.config, &job, &plan, &one, NULL, &err),
+               err);
+    CHECK(v.iteration_s != s.iteration_s);
+    for (int little = 0; little < 2; little++) {
+        f.simulate.most_bytes = little ? 2 << 20 : 0;
+        REQUIRE_OK(weft_run_compare(&f.config, &f.needs.plan, &plan,
+                                    &f.simulate, &own, &c, &err),
+                   err);
+        const struct weft_simulated *row = &c.row[0].simulated;
+        CHECK_INT(c.row[0].priced, little);
+        CHECK(c.row[0].fits);
+        CHECK(row->iteration_s == (little ? v : s).iteration_s);
+        CHECK(row->device_bytes == (little ? v : s).device_bytes);
+    }
+    weft_plan_release(&plan);
+    close_finding(&f);
+}
+
 static void test_fused(void)
 {
     static const char *const word[] = {NULL};
@@ -172,4 +212,4 @@ static void test_remove(void)
 
 WEFT_TESTS("run/weigh", {"make", make_runs}, {"simulated", test_simulated},
            {"twenty_nodes", test_twenty_nodes}, {"leaves", test_leaves},
-           {"fused", test_fused}, {"remove", test_remove})
+           {"row", test_row}, {"fused", test_fused}, {"remove", test_remove})

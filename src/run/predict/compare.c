@@ -29,10 +29,12 @@ static struct weft_g_job job_of(const struct weft_config *config,
 
 static int simulate(const struct weft_config *config, struct weft_plan *plan,
                     const struct weft_simulate_options *options,
-                    struct weft_compared *row, struct weft_err *err)
+                    int64_t most_bytes, struct weft_compared *row,
+                    struct weft_err *err)
 {
     struct weft_g_job job = job_of(config, plan);
     struct weft_simulate_options one = *options;
+    one.most_bytes = most_bytes;
     one.svg = one.trace = NULL;
     one.simulated = &row->simulated;
     one.limit = true;
@@ -76,23 +78,31 @@ static int weigh(const struct comparing *c, const struct weft_config *config,
     return rc;
 }
 
+/* A recording that takes more than half a minute, and memory for it and what is
+ * known while it is played. */
+static const int64_t MOST_BYTES = (int64_t) 3 << 30;
 /* Memory by prices of what surely does not fit: prices are some 5 % off. */
 static const double TOO_FULL = 1.25;
 
-/* Of many devices what has no memory there by prices, with which no run begins,
- * is not simulated: such placements' recordings are the largest. */
+/* What takes too long to simulate has its prices: on many devices what has no
+ * memory there, with which no run begins, and anywhere a plan of too many
+ * tasks. */
 static int value(const struct comparing *c, const struct weft_config *config,
                  struct weft_plan *plan, struct weft_compared *row,
                  struct weft_err *err)
 {
-    bool by_price = c->how->priced
-                 || (plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES
-                     && !plan->intra_stage_fusion);
-    int rc = by_price ? weigh(c, config, plan, row, err) : 0;
-    row->priced = by_price && !rc && row->simulated.fullest > TOO_FULL;
+    bool fused = plan->intra_stage_fusion; /* that has no price */
+    bool many = plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES;
+    bool first = c->how->priced || (many && !fused);
+    int rc = first ? weigh(c, config, plan, row, err) : 0;
+    row->priced = first && !rc && row->simulated.fullest > TOO_FULL;
     if (c->how->priced || row->priced || rc == WEFT_ENOMEM)
         return rc;
-    return simulate(config, plan, c->options, row, err);
+    int64_t most = c->options->most_bytes ? c->options->most_bytes
+                                          : MOST_BYTES;
+    rc = simulate(config, plan, c->options, fused ? 0 : most, row, err);
+    row->priced = rc == WEFT_ENOMEM && !fused;
+    return row->priced ? weigh(c, config, plan, row, err) : rc;
 }
 
 /* The plan of the strategy with that row's name, for a configuration. */
@@ -173,19 +183,25 @@ static int do_row(void *ctx, int32_t number, struct weft_err *err)
     return rc ? refuse(row, how->priced, err) : 0;
 }
 
-/* All rows are simulated by instruction if the own plan must be. If it is
- * refused, its row will say why. */
+/* All rows are simulated by instruction if the own plan must be, and on many
+ * devices. If it is refused, its row will say why. */
 static int choose_detail(const struct comparing *c,
                          struct weft_simulate_options *options,
                          struct weft_err *err)
 {
     struct weft_plan own = *c->own;
     struct weft_g_job job = job_of(c->config, &own);
+    if (job.n_ranks * job.n_devices > WEFT_FEW_DEVICES)
+        options->gangs = true;
     int rc = weft_simulate_by_gangs(c->config, &job, &own, options,
                                     &options->gangs, err);
     if (own.memory != c->own->memory)
         weft_free(own.memory);
-    if (rc && rc != WEFT_ENOMEM)
+    if (rc == WEFT_ENOMEM && options->most_bytes > 0) {
+        options->gangs = true;
+        rc = 0;
+    }
+    if (rc != WEFT_ENOMEM)
         *err = (struct weft_err){0};
     return rc == WEFT_ENOMEM ? rc : 0;
 }
@@ -212,11 +228,30 @@ static int32_t at_once(int64_t each)
     return (int32_t) weft_max64(1, weft_min64(fit, topology.n_usable));
 }
 
+/* bench/record --simulate: 4 GB for 1,024 devices. */
+static int64_t simulation_bytes(const struct weft_plan_needs *needs)
+{
+    enum { DEVICE_MIB = 4 };
+    return (int64_t) needs->n_nodes * needs->n_devices * DEVICE_MIB << 20;
+}
+
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs)
 {
-    enum { DEVICE_MIB = 4 }; /* bench/record --simulate: 4 GB for 1,024 */
-    return at_once((int64_t) needs->n_nodes * needs->n_devices * DEVICE_MIB
-                   << 20);
+    return at_once(simulation_bytes(needs));
+}
+
+/* A row's, in which each device may be a replica that copies each layer from
+ * all (ZeRO 3). Seen with 80 layers and 64 of them: 9.7 GB. */
+static int64_t row_bytes(const struct weft_plan_needs *needs)
+{
+    enum { COPY_BYTES = 32 << 10 }; /* of all steps */
+    int64_t devices = (int64_t) needs->n_nodes * needs->n_devices;
+    int64_t layers = 0;
+    for (int32_t i = 0; i < needs->flow->n_roles; i++)
+        layers = weft_max64(layers, needs->shape[i]->n_layers);
+    return weft_min64(simulation_bytes(needs)
+                          + devices * devices * layers * COPY_BYTES,
+                      MOST_BYTES / 3 * 4);
 }
 
 int weft_run_compare(const struct weft_config *config,
@@ -253,8 +288,8 @@ int weft_run_compare(const struct weft_config *config,
         rc = weft_children_run(
             &(struct weft_children){
                 .n = out->n,
-                .at_once = how->priced ? at_once(WEFT_PRICE_BYTES)
-                                       : weft_simulate_at_once(needs),
+                .at_once = at_once(how->priced ? WEFT_PRICE_BYTES
+                                               : row_bytes(needs)),
                 .one = do_row,
                 .ctx = &c,
                 .progress = how->progress},
@@ -310,7 +345,9 @@ static void add_limit(const struct weft_compared *row,
 {
     const struct weft_limit *l = &row->simulated.limit;
     if (row->priced)
-        weft_string_add(out, "does not fit the memory, by prices of calls");
+        weft_string_addf(out, "%s, by prices of calls",
+                         row->fits ? "it has too many tasks to simulate"
+                                   : "does not fit the memory");
     else if (row->fits)
         weft_string_addf(out, "%s, %.0f %%: %s", call_name(flow, l->call),
                          100 * l->share, weft_limit_name(l->by));

@@ -13,8 +13,8 @@ struct weft_compared {
     char asked[80]; /* the strategy, with numbers where it needs some */
     struct weft_simulated simulated;
     bool fits;   /* its memory fits the devices */
-    bool priced; /* it is far beyond these by prices of calls, so that nothing
-                       was simulated; of more than WEFT_FEW_DEVICES */
+    bool priced; /* by prices of calls, as it is far beyond these on more than
+                    WEFT_FEW_DEVICES, or has too many tasks */
     int32_t groups; /* gradient groups, if it needs more of them than the
                        configuration has, for its replicas that train; or 0 */
     struct weft_largest_batch batch; /* the largest, if that was asked for */
@@ -52,9 +52,8 @@ struct weft_compare_how {
  * of its own (base/children.h): as many as there are processors and memory. */
 int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
 
-/* Simulates them on all cores, but for those of many devices that do not fit by
- * prices of calls. Errors: WEFT_ENOMEM; others make a row's
- * `why`. */
+/* Simulates them on all cores, or prices them (struct weft_compared). Errors:
+ * WEFT_ENOMEM; others make a row's `why`. */
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
