@@ -59,8 +59,8 @@ static inline int WEFT_HIGHEST_BIT(uint64_t x)
  * without it: what came before the release of `p` precedes what comes after
  * its acquire. Without ThreadSanitizer they do nothing. */
 #ifdef __SANITIZE_THREAD__
-void __tsan_acquire(void *p);
-void __tsan_release(void *p);
+void __tsan_acquire(const void *p);
+void __tsan_release(const void *p);
 #define WEFT_TSAN_ACQUIRE(p) __tsan_acquire(p)
 #define WEFT_TSAN_RELEASE(p) __tsan_release(p)
 #else
