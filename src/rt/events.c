@@ -21,6 +21,7 @@ static void written(void *arg)
 {
     struct written *w = arg;
     const void *data = NULL;
+    WEFT_TSAN_ACQUIRE(w); /* after who asked for it */
     if (w->tile) {
         WEFT_TSAN_ACQUIRE(w->tile);
         data = w->tile->card ? NULL : weft_tile_memory(w->tile);
@@ -41,12 +42,14 @@ static int when_written(struct weft_tile *tile, bool data, weft_written_fn fn,
     if (!w)
         return weft_err_nomem(err, "events", sizeof *w);
     weft_assert(weft_tile_n_parts(tile) == 1);
-    *w = (struct written){fn, ctx, data ? tile : NULL, tile->handle,
-                          (int) weft_tile_node(tile)};
+    starpu_data_handle_t handle = tile->handle;
+    int node = (int) weft_tile_node(tile);
+    *w = (struct written){fn, ctx, data ? tile : NULL, handle, node};
     if (data)
         weft_tile_hold(tile);
-    int rc = starpu_data_acquire_on_node_cb(w->handle, w->node, STARPU_R,
-                                            written, w);
+    WEFT_TSAN_RELEASE(w);
+    int rc = starpu_data_acquire_on_node_cb(handle, node, STARPU_R, written,
+                                            w);
     weft_assert(rc == 0); /* it fails only inside a task */
     return 0;
 }
