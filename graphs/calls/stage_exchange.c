@@ -71,7 +71,7 @@ static struct weft_part_tile receive(const struct weft_g_pass *pass,
                                      struct weft_part_tile sent,
                                      struct weft_g_exchange *x)
 {
-    if (!sent.tile)
+    if (!sent.tile) /* not every member has one */
         return sent;
     struct weft_tile *tile = weft_g_temp(
         pass, "received part", WEFT_MEM_ACTIVATIONS, -1,

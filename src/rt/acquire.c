@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program's own access to tiles, in turn with the tasks. */
-#include "base/err.h"
 #include "rt/internal.h"
 
 /* Brings a card's tile to host memory, where the program can access it. */
@@ -10,11 +9,8 @@ static void *bring_home(struct weft_tile *tile, enum weft_mode mode)
     void *host = (void *) starpu_malloc_on_node_flags(
         STARPU_MAIN_RAM, tile->bytes, STARPU_MALLOC_PINNED);
     weft_assert(!tile->acquired);
-    if (!host || !from) {
-        struct weft_err err;
-        weft_err_nomem(&err, "a copy of a GPU's tile", tile->bytes);
-        weft_world_abort(&err);
-    }
+    if (!host || !from)
+        weft_insert_nomem("a copy of a GPU's tile", tile->bytes);
     if (mode != WEFT_WRITE)
         weft_card_copy(STARPU_MAIN_RAM, host, weft_tile_node(tile), from,
                        tile->bytes, NULL);

@@ -59,10 +59,11 @@ void weft_world_raise(int64_t *v, int n);
 WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
 
 /* Memory that tasks and copies are inserted with: n * size bytes, zeroed; free
- * with weft_free(). Never NULL: where there is none the job ends, as other ranks
- * insert, and wait for, the copies that this one would leave out. */
+ * with weft_free(). Never NULL: where there is none the job ends, one process
+ * alone, too (exit code 1; the sentence says what it was for), as other ranks
+ * wait for the copies that this one would leave out. Local. */
 void *weft_insert_alloc(size_t n, size_t size, const char *what);
-/* Ends the job so, where memory for `what` was asked for otherwise. */
+/* Ends the job likewise, where memory for `what` was not to be had otherwise. */
 WEFT_NORETURN void weft_insert_nomem(const char *what, size_t bytes);
 
 /* ---- Start and stop --------------------------------------------------- */

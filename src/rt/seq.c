@@ -308,12 +308,7 @@ int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
     int64_t meet = 0;
     if (rt->n_ranks == 1 || rt->is_dry || seq->common)
         return weft_seq_status(seq, err);
-    char *record = weft_alloc(sizeof meet + bytes, 1);
-    if (!record) {
-        struct weft_err none;
-        weft_err_nomem(&none, "a decision", bytes);
-        weft_world_abort(&none); /* the others wait for it */
-    }
+    char *record = weft_insert_alloc(sizeof meet + bytes, 1, "a decision");
     if (rt->rank == 0) {
         bool failed = weft_world_any_failed() || atomic_load(&seq->failed);
         meet = failed || last || ++seq->n_told % TELLS == 0;

@@ -78,8 +78,7 @@ static int weigh(const struct comparing *c, const struct weft_config *config,
     return rc;
 }
 
-/* A recording that takes more than half a minute, and memory for it and what is
- * known while it is played. */
+/* Of a row's recording; to make and play a larger one takes over half a minute. */
 static const int64_t MOST_BYTES = (int64_t) 3 << 30;
 /* Memory by prices of what surely does not fit: prices are some 5 % off. */
 static const double TOO_FULL = 1.25;
@@ -95,7 +94,8 @@ static int value(const struct comparing *c, const struct weft_config *config,
     bool many = plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES;
     bool first = c->how->priced || (many && !fused);
     int rc = first ? weigh(c, config, plan, row, err) : 0;
-    row->priced = first && !rc && row->simulated.fullest > TOO_FULL;
+    row->priced = first && !rc
+               && (c->how->priced || row->simulated.fullest > TOO_FULL);
     if (c->how->priced || row->priced || rc == WEFT_ENOMEM)
         return rc;
     int64_t most = c->options->most_bytes ? c->options->most_bytes

@@ -12,9 +12,11 @@ struct weft_compared {
     const char *name;
     char asked[80]; /* the strategy, with numbers where it needs some */
     struct weft_simulated simulated;
-    bool fits;   /* its memory fits the devices */
-    bool priced; /* by prices of calls, as it is far beyond these on more than
-                    WEFT_FEW_DEVICES, or has too many tasks */
+    bool fits; /* its memory fits the devices */
+    bool
+        priced; /* by prices of calls, not simulated: that was asked for, it is
+                    far beyond these on more than WEFT_FEW_DEVICES, or it has
+                    too many tasks */
     int32_t groups; /* gradient groups, if it needs more of them than the
                        configuration has, for its replicas that train; or 0 */
     struct weft_largest_batch batch; /* the largest, if that was asked for */
