@@ -84,7 +84,8 @@ struct weft_rt_options {
     bool place_per_device;   /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
-    /* idle workers sleep (1) or spin (0); -1: the runtime decides */
+    /* idle workers sleep at once (1) or only after they have spun for 10 ms
+     * (0; beside GPUs never); -1: the runtime decides */
     int nap;
     bool profile;        /* keep task records for traces and timings */
     const char *fxt_dir; /* StarPU's own trace: weft_rt_stop() leaves

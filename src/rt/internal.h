@@ -412,8 +412,9 @@ void weft_insert_here(struct weft_seq *seq,
  * stop. */
 void weft_external_abandon_all(struct weft_rt *rt);
 
-/* Spinning before a thread sleeps: a wake-up costs about as much. */
-enum { WEFT_SPIN_US = 20 };
+/* Spinning before a thread sleeps: a wake-up costs about as much. A device's
+ * thread that has a core for itself spins longer. */
+enum { WEFT_SPIN_US = 20, WEFT_SPIN_ALONE_US = 10000 };
 
 /* For loops that poll: the first calls return at once, later ones sleep longer
  * and longer. */

@@ -54,9 +54,9 @@ struct weft_gates {
 
 struct weft_policy {
     struct starpu_sched_policy *starpu;
-    /* Called before starpu_init(). Device d is StarPU's worker d. With `nap`
-     * idle workers sleep, after they have spun for spin_us. */
-    void (*configure)(int n_devices, bool nap, int spin_us);
+    /* Called before starpu_init(). Device d is StarPU's worker d. Idle workers
+     * sleep after they have spun for spin_us. */
+    void (*configure)(int n_devices, int spin_us);
     /* Opens all gates: turns no longer count, and tasks that wait for theirs
      * become ready. */
     void (*open)(struct weft_gates *gates);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start and stop. All of StarPU's configuration is in this file. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,7 +271,11 @@ static void configure_policy(const struct weft_rt *rt,
 {
     bool more = rt->n_devices > topology->n_usable;
     if (rt->policy) {
-        rt->policy->configure(rt->n_devices, nap, more ? 0 : WEFT_SPIN_US);
+        int spin_us = more            ? 0
+                    : nap             ? WEFT_SPIN_US
+                    : rt->n_cards > 0 ? INT_MAX /* as with any StarPU */
+                                      : WEFT_SPIN_ALONE_US;
+        rt->policy->configure(rt->n_devices, spin_us);
         conf->sched_policy = rt->policy->starpu;
     } else {
         conf->sched_policy = nap ? weft_nap_policy("prio") : NULL;

@@ -24,8 +24,8 @@
  *
  * `state.mutex` guards everything except the counters, which pop reads first
  * to see whether there are tasks. No lock of StarPU is taken while it is held.
- * If napping is configured, a worker without tasks sleeps on its lane's
- * condition; otherwise it returns to StarPU, which polls.
+ * A worker without tasks returns to StarPU, which asks again, and after a while
+ * sleeps on its lane's condition.
  */
 #include "sched/sched.h"
 
@@ -59,7 +59,6 @@ struct lane {
 static struct {
     pthread_mutex_t mutex;
     int n_lanes;
-    bool nap;
     int spin_us;
     struct lane lane[STARPU_NMAXWORKERS];
     struct weft_node *shared;
@@ -366,7 +365,7 @@ static struct starpu_task *lanes_pop(unsigned sched_ctx_id)
         pthread_mutex_lock(&state.mutex);
         task = take(d);
         pthread_mutex_unlock(&state.mutex);
-    } else if (state.nap && lane->under_way == 0) {
+    } else if (lane->under_way == 0) {
         int64_t now = now_us();
         if (lane->idle_since_us == 0)
             lane->idle_since_us = now;
@@ -426,10 +425,9 @@ static void lanes_deinit(unsigned sched_ctx_id)
 
 /* ---- The runtime's calls ---------------------------------------------- */
 
-static void lanes_configure(int n_devices, bool nap_wanted, int spin_us)
+static void lanes_configure(int n_devices, int spin_us)
 {
     state.n_lanes = n_devices;
-    state.nap = nap_wanted;
     state.spin_us = spin_us;
 }
 

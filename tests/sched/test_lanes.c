@@ -300,14 +300,15 @@ static struct use use_now(void)
 /* Between two naps, each of which grows to 10 ms, an idle device looks for work
  * and takes microseconds: counted in naps, as on a busy machine a device that
  * spins gets little time as well. */
-static void test_nap_uses_little(void)
+static void check_naps(int n_devices, int nap)
 {
-    enum { D = 8, N = 50 * D, SHORT = 20 };
+    enum { SHORT = 20 };
     const double nap_s = 0.01, look_s = 0.001;
-    start(D, 1);
+    const int n = 50 * n_devices;
+    start(n_devices, nap);
     struct use first = use_now(), used = {0, 0};
     double begin = weft_clock_s();
-    while (used.n_sleeps < N && used.cpu_s < N * look_s) {
+    while (used.n_sleeps < n && used.cpu_s < n * look_s) {
         usleep(1000);
         struct use now = use_now();
         used.cpu_s = now.cpu_s - first.cpu_s;
@@ -316,12 +317,23 @@ static void test_nap_uses_little(void)
     double took = weft_clock_s() - begin;
     printf(
         "\n    %d idle devices: %ld naps, %.1f us each, %.1f %% of a core ",
-        D, used.n_sleeps, used.cpu_s / (double) used.n_sleeps * 1e6,
+        n_devices, used.n_sleeps, used.cpu_s / (double) used.n_sleeps * 1e6,
         used.cpu_s / took * 100);
-    CHECK(used.n_sleeps >= N);
+    CHECK(used.n_sleeps >= n);
     /* no more than so many fit into the time */
-    CHECK((double) used.n_sleeps <= D * (took / nap_s + SHORT));
+    CHECK((double) used.n_sleeps <= n_devices * (took / nap_s + SHORT));
     stop();
+}
+
+static void test_nap_uses_little(void)
+{
+    check_naps(8, 1);
+}
+
+/* A device that has a core for itself sleeps, too, when it has spun for long. */
+static void test_alone_sleeps(void)
+{
+    check_naps(1, 0);
 }
 
 static void test_throughput(void)
@@ -571,6 +583,7 @@ WEFT_TESTS("sched/lanes", {"test_positions_order", test_positions_order},
            {"test_any_yields_to_priority", test_any_yields_to_priority},
            {"test_error_opens_gates", test_error_opens_gates},
            {"test_nap_uses_little", test_nap_uses_little},
+           {"test_alone_sleeps", test_alone_sleeps},
            {"test_gangs_meet", test_gangs_meet},
            {"test_gangs_opposite", test_gangs_opposite},
            {"test_gangs_random", test_gangs_random},
