@@ -4,8 +4,8 @@
 # GPUs (C++, as nvcc wants it) run on the CPU. Automake and libtool need not
 # know: tests/cuda/local.mk has the rules.
 #
-# Outputs: CXX, CXXFLAGS (overridable), WEFT_HAVE_CXX as automake conditional,
-# weft_have_cxx, weft_why_cxx.
+# Outputs: CXX, CXXFLAGS (overridable), CXX_FMA, WEFT_HAVE_CXX as automake
+# conditional, weft_have_cxx, weft_why_cxx.
 AC_DEFUN([WEFT_CHECK_CXX], [
     AC_ARG_VAR([CXX], [C++ compiler, for tests of kernels for GPUs])
     AC_ARG_VAR([CXXFLAGS], [its flags])
@@ -24,5 +24,9 @@ int weft_add(int n) { if constexpr (sizeof n > 1) n += weft_two; return n; }"]) 
         rm -f conftest.cc conftest_cc.o
         AC_MSG_RESULT([$weft_have_cxx])
     ])
+    # Tests run where they are built: fmaf() becomes an instruction there.
+    CXX_FMA=
+    AS_IF([grep -qw fma /proc/cpuinfo 2>/dev/null], [CXX_FMA=-mfma])
+    AC_SUBST([CXX_FMA])
     AM_CONDITIONAL([WEFT_HAVE_CXX], [test $weft_have_cxx = yes])
 ])

@@ -15,7 +15,7 @@ cuda_executor_headers = %D%/cpu_bits.h %D%/emulator.h %D%/test_device.h \
 	%D%/toolkit/include/cusparse.h
 CUDA_EXECUTOR_FLAGS = -std=c++17 -ffp-contract=off -fno-exceptions \
 	-fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wno-unknown-pragmas \
-	$(WEFT_WERROR) $(WEFT_INSTRUMENT_CFLAGS) -D_GNU_SOURCE \
+	$(CXX_FMA) $(WEFT_WERROR) $(WEFT_INSTRUMENT_CFLAGS) -D_GNU_SOURCE \
 	$(EMULATOR_CPPFLAGS) -I$(srcdir)/src -I.
 EMULATOR_CPPFLAGS = -I$(srcdir)/tests/cuda \
 	-I$(srcdir)/tests/cuda/toolkit/include
