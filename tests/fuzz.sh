@@ -7,14 +7,14 @@
 # base, model and text and the sources it names in a line "fuzz-sources: a.c b.c";
 # graphs/algorithms.c brings the files of its algorithms.
 #
-# WEFT_FUZZ_SECONDS (5) per target; 0 only builds them. The programs stay in
+# WEFT_FUZZ_SECONDS (2) per target; 0 only builds them. The programs stay in
 # the build folder's fuzz/ for longer runs: fuzz/fuzz_x CORPUS.
 set -eu
 
 src=${WEFT_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
 build=${WEFT_BUILDDIR:-$src/build}
 clang=${WEFT_CLANG:-$(command -v clang || true)}
-seconds=${WEFT_FUZZ_SECONDS:-5}
+seconds=${WEFT_FUZZ_SECONDS:-2}
 flags="-std=c11 -D_GNU_SOURCE -g -O1 -fno-omit-frame-pointer
     -ffp-contract=off -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -I$src/src -I$src -I$build

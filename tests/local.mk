@@ -96,6 +96,7 @@ check-long: weft$(EXEEXT) tests/rt/test_ranks$(EXEEXT) \
 	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 $(SHELL) $(srcdir)/%D%/commands.sh
 	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 tests/plan/test_search
 	@$(AM_TESTS_ENVIRONMENT) WEFT_LONG=1 tests/run/test_find
+	@$(AM_TESTS_ENVIRONMENT) WEFT_FUZZ_SECONDS=60 $(SHELL) $(srcdir)/%D%/fuzz.sh
 .PHONY: check-cards check-cards-long check-long
 
 clean-tests:

@@ -41,7 +41,8 @@ enum {
     MAX_THREADS = 1024,
     MAX_SHARED = 16,
     WARP = 32,
-    STACK_BYTES = 128 << 10,
+    /* no power of two: the tops of stacks lie in different sets of a cache */
+    STACK_BYTES = (128 << 10) + 17 * 64,
     SHARED_BYTES = 48 << 10, /* what every GPU has */
     POISON = 0xff,           /* a NaN of every format */
     MAX_COPIES = 64          /* of a thread, under way */
@@ -63,8 +64,8 @@ struct fibre {
     int line;             /* where it waits */
     unsigned mask;
     unsigned n_copies, group; /* group: how many have ended */
-    struct copy copies[MAX_COPIES];
     jump at;
+    struct copy copies[MAX_COPIES];
     ucontext_t start;
 };
 
