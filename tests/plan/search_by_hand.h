@@ -239,9 +239,10 @@ static inline void find_open(const struct oracle *q, const struct doing *w,
                        : all);
 }
 
-/* As much more of every call that may and has devices, as can be. False: of
- * none. */
-static inline bool more(const struct oracle *q, double *left, struct doing *w)
+/* As much more of every call that may and has devices, as can be; of those that
+ * any device takes parts of, or the others. False: of none. */
+static inline bool more(const struct oracle *q, double *left, bool any,
+                        struct doing *w)
 {
     bool open[MOST][DEVICES];
     double load[DEVICES] = {0}, share[MOST] = {0}, most = INFINITY;
@@ -249,6 +250,8 @@ static inline bool more(const struct oracle *q, double *left, struct doing *w)
     for (int32_t c = 0; c < p.n_calls; c++) {
         const struct weft_option *o = chosen(q->choice, c);
         find_open(q, w, left, c, open[c]);
+        if (o->any_device != any)
+            memset(open[c], 0, sizeof open[c]);
         for (int32_t d = 0; d < n; d++) {
             load[d] += open[c][d] ? o->share * o->seconds : 0;
             share[c] += open[c][d] ? 1.0 / weft_mesh_size(&o->plan.mesh) : 0;
@@ -273,26 +276,27 @@ static inline bool more(const struct oracle *q, double *left, struct doing *w)
 }
 
 /* Devices of a call that works on all together have no time while one of them
- * has none. */
+ * has none, but for the first, which begins. */
 static inline void wait_for_others(const struct oracle *q,
                                    const struct doing *w, double *left)
 {
     for (int32_t again = 0; again < p.n_calls; again++)
         for (int32_t c = 0; c < p.n_calls; c++) {
             const struct weft_option *o = chosen(q->choice, c);
+            const struct weft_mesh *m = &o->plan.mesh;
             bool none = false;
             for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
-                none = none || (on(&o->plan.mesh, d) && left[d] <= 1e-12);
+                none = none || (on(m, d) && left[d] <= 1e-12);
+            none = none && left[m->node * p.n_devices + m->device] > 1e-12;
             for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++)
-                if (none && o->gang && w->may[c] > 1e-12
-                    && on(&o->plan.mesh, d))
+                if (none && o->gang && w->may[c] > 1e-12 && on(m, d))
                     left[d] = 0;
         }
 }
 
 /* What each call does within a step: those with the highest priority first,
- * those of equal priority in proportion to what they have to do, and then those
- * that can do more. */
+ * of these those that have devices of their own, those of equal priority in
+ * proportion to what they have to do, and then those that can do more. */
 static inline void step(struct oracle *q, double dt)
 {
     double left[DEVICES];
@@ -314,8 +318,9 @@ static inline void step(struct oracle *q, double dt)
         memset(w.does, 0, sizeof w.does);
         memset(w.on, 0, sizeof w.on);
         wait_for_others(q, &w, left);
-        while (more(q, left, &w))
-            continue;
+        for (int any = 0; any <= 1; any++)
+            while (more(q, left, any, &w))
+                continue;
         for (int32_t c = 0; c < p.n_calls; c++)
             q->part[c] += w.does[c];
     }

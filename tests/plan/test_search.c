@@ -104,6 +104,79 @@ static void test_gang_and_pipeline(void)
     }
 }
 
+/* Any of four devices infers scores, 2 s of all; one of them values, which come
+ * first there: the other three have time for all scores meanwhile. */
+static void test_any_device(void)
+{
+    static const int32_t first[MOST] = {0};
+    set_calls();
+    add(0, left, 4, 1, 1, 1);
+    add(1, left, 2, 1, 1, 1);
+    add(2, (struct weft_mesh){0, 1, 1, 1}, 3, 1, 1, 1);
+    add(3, left, 5, 1, 1, 1);
+    add(4, right, 0.5, 1, 1, 1);
+    option[1][0].any_device = true;
+    CHECK(fabs(value(first).period - (4 + 3 + 5)) < 1e-9);
+    option[2][0].seconds = 1; /* then they share what is left */
+    CHECK(fabs(value(first).period - (4 + (4 * 2 + 1) / 4.0 + 5)) < 1e-9);
+}
+
+/* A gang of two scores, 2 s, while one of them generates, 6 s, and the other one
+ * can infer values, 4 s, as samples come. The gang does not begin before its
+ * first device has time for it, and its other one waits only then. */
+static void test_first_of_gang(void)
+{
+    static const struct weft_mesh both = {0, 1, 0, 2};
+    static const int32_t first[MOST] = {0};
+    for (int32_t k = 0; k < 2; k++) {
+        set_calls();
+        add(0, (struct weft_mesh){0, 1, k, 1}, 6, 1, 1, 1);
+        add(1, both, 2, 1, 1, 1);
+        add(2, (struct weft_mesh){0, 1, 1 - k, 1}, 4, 1, 1, 1);
+        add(3, both, 5, 1, 1, 1);
+        add(4, right, 0.5, 1, 1, 1);
+        memset(option[0][0].came, 0, sizeof option[0][0].came);
+        option[1][0].gang = true;
+        option[1][0].plan.tp = 2;
+        option[1][0].plan.dp = 1;
+        double end = k == 0 ? 6 + 2 : 6 + 2 + 4;
+        CHECK(fabs(value(first).period - (end + 5)) < 1e-9);
+    }
+}
+
+/* A gang of two generates for 4 s. Between two of its micro-batches its second
+ * device takes a task of the values, 3 s, for which the gang waits, and so do
+ * the scores, 3 s on its first device. */
+static void test_gaps_of_gang(void)
+{
+    static const struct {
+        int32_t device, micro_batches;
+        double task_s, end;
+    } want[] = {{1, 6, 0.5, 4 + 3 + 3},
+                {1, 4, 0.5, 4 + 2 + 3}, /* 1 s is left beside the scores */
+                {1, 4, 0, 4 + 3},
+                {0, 4, 0.5, 4 + 3 + 3}}; /* one after the other */
+    static const int32_t first[MOST] = {0};
+    static const struct weft_mesh both = {0, 1, 0, 2};
+    for (size_t i = 0; i < WEFT_COUNT(want); i++) {
+        set_calls();
+        add(0, both, 4, 1, 1, 1);
+        add(1, (struct weft_mesh){0, 1, 0, 1}, 3, 1, 1, 1);
+        add(2, (struct weft_mesh){0, 1, want[i].device, 1}, 3, 1, 1, 1);
+        add(3, both, 5, 1, 1, 1);
+        add(4, right, 0.5, 1, 1, 1);
+        memset(option[0][0].came, 0, sizeof option[0][0].came);
+        option[0][0].gang = true;
+        option[0][0].plan.tp = 2;
+        option[0][0].plan.dp = 1;
+        option[0][0].micro_batches = want[i].micro_batches;
+        option[2][0].long_task_s = want[i].task_s;
+        struct weft_search_value v = value(first);
+        CHECK(fabs(v.period - (want[i].end + 5)) < 1e-9);
+        CHECK(v.bound <= v.period + 1e-9);
+    }
+}
+
 /* Values are inferred as samples come, on other devices. */
 static void test_streams(void)
 {
@@ -607,10 +680,13 @@ static void test_refused(void)
 WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"bubbles", test_bubbles},
            {"gang_and_pipeline", test_gang_and_pipeline},
-           {"streams", test_streams}, {"random", test_random},
-           {"algorithms", test_algorithms}, {"trunk", test_trunk},
-           {"cut", test_cut}, {"annealing", test_annealing},
-           {"fused", test_fused}, {"fused_moves", test_fused_moves},
+           {"any_device", test_any_device},
+           {"first_of_gang", test_first_of_gang},
+           {"gaps_of_gang", test_gaps_of_gang}, {"streams", test_streams},
+           {"random", test_random}, {"algorithms", test_algorithms},
+           {"trunk", test_trunk}, {"cut", test_cut},
+           {"annealing", test_annealing}, {"fused", test_fused},
+           {"fused_moves", test_fused_moves},
            {"same_seed_same_result", test_same_seed_same_result},
            {"finalists", test_finalists}, {"stopped", test_stopped},
            {"threads", test_threads}, {"spread", test_spread},

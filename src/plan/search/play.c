@@ -33,6 +33,9 @@ struct play {
     const struct weft_option *o[WEFT_MAX_CALLS];
     double move[WEFT_MAX_CALLS];
     uint32_t behind[WEFT_MAX_CALLS]; /* calls that it begins behind */
+    uint32_t beside[WEFT_MAX_CALLS]; /* calls on its mesh's first device */
+    uint32_t after[WEFT_MAX_CALLS];  /* of a gang: calls that its devices but
+                                        the first begin when they are free */
     /* Devices that differ, by the calls that they have, and how many of them
      * there are. */
     uint32_t calls_of[MOST_DEVICES];
@@ -119,7 +122,7 @@ static void find_devices(struct play *q)
                                 * (device[k + 1] - device[k]));
         }
     for (int32_t c = 0; c < q->n; c++)
-        any = any || q->o[c]->any_device;
+        any = any || q->o[c]->any_device || q->o[c]->gang;
     if (!any)
         drop_devices(q);
 }
@@ -165,6 +168,25 @@ static uint32_t find_behind(const struct play *q, int32_t c)
         if (moves
             && weft_search_overlap(&q->o[c]->plan.mesh, &q->o[t]->plan.mesh))
             set |= 1u << t;
+    }
+    return set;
+}
+
+/* The calls whose tasks devices of a gang take when they have none of it, but
+ * for the first device of each group. */
+static uint32_t find_after(const struct play *q, int32_t g)
+{
+    const struct weft_option *gang = q->o[g];
+    uint32_t set = 0;
+    for (int32_t c = 0; c < q->n && gang->gang; c++) {
+        const struct weft_option *o = q->o[c];
+        const struct weft_mesh *m = &o->plan.mesh;
+        int more = q->s->p->call[g].priority - q->s->p->call[c].priority;
+        if ((more > 0 || (more == 0 && o->any_device)) && !o->gang
+            && weft_search_overlap(m, &gang->plan.mesh)
+            && (m->n_devices > 1
+                || (m->device - gang->plan.mesh.device) % gang->plan.tp != 0))
+            set |= 1u << c;
     }
     return set;
 }
@@ -223,6 +245,16 @@ static double most_rate(const struct play *q, int32_t c)
                                                                  : rate;
 }
 
+/* Whether a gang's first device has time left. */
+static bool first_has_time(const struct play *q, int32_t g,
+                           const double *left)
+{
+    int32_t d = 0;
+    while (d + 1 < q->n_devices && q->calls_of[d] != q->beside[g])
+        d++;
+    return left[d] > tiny;
+}
+
 /* Leaves no time on the devices of a gang one of whose devices calls of higher
  * priority have taken: the others wait for that one. */
 static void wait_in_gangs(const struct play *q, uint32_t calls, double *left)
@@ -234,7 +266,7 @@ static void wait_in_gangs(const struct play *q, uint32_t calls, double *left)
             bool waits = false;
             for (int32_t d = 0; d < q->n_devices && q->o[c]->gang; d++)
                 waits = waits || (q->calls_of[d] >> c & 1 && left[d] <= tiny);
-            if (!waits || most_rate(q, c) <= 0)
+            if (!waits || !first_has_time(q, c, left) || most_rate(q, c) <= 0)
                 continue;
             for (int32_t d = 0; d < q->n_devices; d++)
                 if (q->calls_of[d] >> c & 1 && left[d] > 0) {
@@ -350,6 +382,41 @@ static void set_loads(struct play *q, uint32_t calls, const double *own)
     }
 }
 
+/* The rate of a gang whose first devices begin each micro-batch: meanwhile the
+ * others take a task of another call, if there is one, for whose end the gang
+ * then waits; but no more than that call has to do. */
+static double rate_in_gaps(const struct play *q, int32_t g)
+{
+    const struct weft_option *gang = q->o[g];
+    bool is_first = q->s->p->call[g].before == 0;
+    for (int32_t i = 0; i < q->n; i++) {
+        int32_t c = q->s->by_priority[i];
+        const struct weft_option *o = q->o[c];
+        double at, rate;
+        if (!(q->after[g] >> c & 1) || !can_begin(q, c, &at)
+            || (rate = most_rate(q, c)) <= 0)
+            continue;
+        double use = rate * o->share * o->seconds;
+        if (o->any_device)
+            use *= gang->plan.tp / (gang->plan.tp - 1.0);
+        double task_s = is_first ? o->long_task_s : o->task_s;
+        return fmax(1 / (gang->seconds + gang->micro_batches * task_s),
+                    (1 - use) / gang->seconds);
+    }
+    return 1 / gang->seconds;
+}
+
+/* Leaves no time on the first devices of a gang that waits for the others. */
+static void wait_in_gaps(const struct play *q, int32_t g, double *left)
+{
+    int32_t tp = q->o[g]->plan.tp;
+    for (int32_t d = 0; d < q->n_devices; d++) {
+        int32_t n = q->number_of[d];
+        if (q->calls_of[d] == q->beside[g])
+            left[d] *= 1 - (double) weft_ceil_div(n, tp) / n;
+    }
+}
+
 /* Sets the rates of a set of calls of one priority; left: of each device. They
  * become faster together, until a device is full or a call can be no faster;
  * the others go on from there. */
@@ -358,8 +425,14 @@ static void share(struct play *q, uint32_t calls, double *left)
     struct unit unit[MOST_DEVICES * WEFT_MAX_CALLS];
     double own[WEFT_MAX_CALLS];
     int32_t n = find_units(q, calls, unit);
-    for (uint32_t m = calls; m; m &= m - 1)
-        own[__builtin_ctz(m)] = most_rate(q, __builtin_ctz(m));
+    uint32_t wait = 0;
+    for (uint32_t m = calls; m; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        double most = rate_in_gaps(q, c);
+        own[c] = most_rate(q, c);
+        wait |= own[c] > most ? m & -m : 0;
+        own[c] = fmin(own[c], most);
+    }
     set_loads(q, calls, own);
     while (n > 0) {
         int32_t call, device, kept = 0;
@@ -378,6 +451,8 @@ static void share(struct play *q, uint32_t calls, double *left)
         }
         n = kept;
     }
+    for (uint32_t m = wait; m; m &= m - 1)
+        wait_in_gaps(q, __builtin_ctz(m), left);
 }
 
 /* Sets all rates. Returns when the first move ends. */
@@ -403,8 +478,14 @@ static double set_rates(struct play *q)
                 next = at;
         }
         wait_in_gangs(q, calls, left);
-        if (calls)
-            share(q, calls, left);
+        uint32_t any = 0;
+        for (uint32_t m = calls; m; m &= m - 1)
+            if (q->o[__builtin_ctz(m)]->any_device)
+                any |= m & -m;
+        if (calls & ~any)
+            share(q, calls & ~any, left);
+        if (any)
+            share(q, any, left);
     }
     return next;
 }
@@ -453,8 +534,15 @@ double weft_search_play(const struct weft_search *s, const int32_t *choice)
         q.o[c] = weft_search_chosen(s, choice, c);
         q.move[c] = weft_search_move(s, choice, c);
     }
-    for (int32_t c = 0; c < q.n; c++)
+    for (int32_t c = 0; c < q.n; c++) {
+        const struct weft_mesh *m = &q.o[c]->plan.mesh;
         q.behind[c] = find_behind(&q, c);
+        for (int32_t k = 0; k < q.n; k++)
+            q.beside[c] |= (uint32_t) weft_search_covers(&q.o[k]->plan.mesh,
+                                                         m->node, m->device)
+                        << k;
+        q.after[c] = find_after(&q, c);
+    }
     find_devices(&q);
     for (int k = 0; k < MOST_EVENTS && q.done[s->timing] < ITERATIONS; k++) {
         double at = set_rates(&q), next = at - q.now;

@@ -47,6 +47,9 @@ struct weft_option {
                         for it */
     double
         share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
+    /* that one of its tasks takes, in the mean, and that one at which a device
+     * is seen, as long ones are seen more often */
+    double task_s, long_task_s;
     int32_t micro_batches; /* that each device takes of it; 0: not known */
     /* its devices work as a gang: while one of them has no time for it, the
      * others wait and have none for other calls */

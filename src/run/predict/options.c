@@ -140,6 +140,8 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
         .active = priced->active,
         .gang = priced->gang,
         .any_device = priced->any_device,
+        .task_s = priced->task_s,
+        .long_task_s = priced->long_task_s,
         .micro_batches = priced->micro_batches};
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         o.came[k] = fmin(fmax(priced->came[k], k > 0 ? o.came[k - 1] : 0), 1);

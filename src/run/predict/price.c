@@ -240,6 +240,33 @@ static double passes_s(const struct weft_simulation *s)
     return sum;
 }
 
+/* How long tasks are; of a layer that stands for several one is a task. */
+static void set_tasks(const struct weft_simulation *s,
+                      struct weft_priced *out)
+{
+    const struct weft_recording *r = &s->r;
+    const struct weft_g_layout *l =
+        &s->t->layout[__builtin_ctz(s->how.calls)];
+    int32_t n_layers = l->times ? l->first_layer[l->plan.pp] : 0;
+    double n = 0, sum = 0, squares = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        struct weft_span span;
+        int32_t device;
+        if (t->kind != WEFT_REC_TASK
+            || !weft_engine_span(s->engine, i, &span, &device) || device < 0)
+            continue;
+        double all = span.end_s - span.start_s;
+        int32_t of = t->layer >= 0 && t->layer < n_layers ? l->times[t->layer]
+                                                          : 1;
+        n += of;
+        sum += all;
+        squares += all * all / of;
+    }
+    out->task_s = n > 0 ? sum / n : 0;
+    out->long_task_s = sum > 0 ? squares / sum : 0;
+}
+
 /* Micro-batches of a replica: those of all replicas are numbered together. */
 static int32_t count_micro_batches(const struct weft_simulation *s)
 {
@@ -269,6 +296,7 @@ int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
             out->busy_s += weft_engine_use(s->engine, d).busy_s / n_devices;
         out->passes_s = fmin(passes_s(s) / n_devices, out->busy_s);
         out->micro_batches = count_micro_batches(s);
+        set_tasks(s, out);
         rc = find_came(s, out, err);
     }
     if (!rc)

@@ -47,8 +47,9 @@ struct weft_priced {
      * what it has for good beside them, which are gradients and optimizer state
      * or a KV cache; what its tasks need while they run */
     double weights, state, active;
-    bool gang, any_device; /* see struct weft_option */
-    int32_t micro_batches; /* that each device takes of it */
+    bool gang, any_device;      /* see struct weft_option */
+    int32_t micro_batches;      /* that each device takes of it */
+    double task_s, long_task_s; /* see struct weft_option */
 };
 
 struct weft_pricer;

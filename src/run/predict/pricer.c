@@ -354,6 +354,8 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         out->gang = one.gang;
         out->any_device = one.any_device;
         out->micro_batches = one.micro_batches;
+        out->task_s = one.task_s;
+        out->long_task_s = one.long_task_s;
         out->seconds += one.seconds * time;
         out->busy_s += one.busy_s * time;
         out->passes_s += one.passes_s * time;
