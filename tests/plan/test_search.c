@@ -150,19 +150,23 @@ static void test_first_of_gang(void)
 static void test_gaps_of_gang(void)
 {
     static const struct {
-        int32_t device, micro_batches;
+        struct weft_mesh mesh; /* of the values, in stages */
+        int32_t micro_batches;
         double task_s, end;
-    } want[] = {{1, 6, 0.5, 4 + 3 + 3},
-                {1, 4, 0.5, 4 + 2 + 3}, /* 1 s is left beside the scores */
-                {1, 4, 0, 4 + 3},
-                {0, 4, 0.5, 4 + 3 + 3}}; /* one after the other */
+    } want[] = {{{0, 1, 1, 1}, 6, 0.5, 4 + 3 + 3},
+                /* 1 s is left beside the scores */
+                {{0, 1, 1, 1}, 4, 0.5, 4 + 2 + 3},
+                {{0, 1, 1, 1}, 4, 0, 4 + 3},
+                /* one after the other */
+                {{0, 1, 0, 1}, 4, 0.5, 4 + 3 + 3},
+                {{0, 1, 0, 2}, 4, 0.5, 4 + 3 + 3}};
     static const int32_t first[MOST] = {0};
     static const struct weft_mesh both = {0, 1, 0, 2};
     for (size_t i = 0; i < WEFT_COUNT(want); i++) {
         set_calls();
         add(0, both, 4, 1, 1, 1);
         add(1, (struct weft_mesh){0, 1, 0, 1}, 3, 1, 1, 1);
-        add(2, (struct weft_mesh){0, 1, want[i].device, 1}, 3, 1, 1, 1);
+        add(2, want[i].mesh, 3, 1, 1, 1);
         add(3, both, 5, 1, 1, 1);
         add(4, right, 0.5, 1, 1, 1);
         memset(option[0][0].came, 0, sizeof option[0][0].came);
@@ -171,6 +175,8 @@ static void test_gaps_of_gang(void)
         option[0][0].plan.dp = 1;
         option[0][0].micro_batches = want[i].micro_batches;
         option[2][0].long_task_s = want[i].task_s;
+        option[2][0].plan.pp = want[i].mesh.n_devices;
+        option[2][0].plan.dp = 1;
         struct weft_search_value v = value(first);
         CHECK(fabs(v.period - (want[i].end + 5)) < 1e-9);
         CHECK(v.bound <= v.period + 1e-9);

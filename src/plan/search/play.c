@@ -173,7 +173,8 @@ static uint32_t find_behind(const struct play *q, int32_t c)
 }
 
 /* The calls whose tasks devices of a gang take when they have none of it, but
- * for the first device of each group. */
+ * for the first device of each group: with one there alone a pipeline does not
+ * begin. */
 static uint32_t find_after(const struct play *q, int32_t g)
 {
     const struct weft_option *gang = q->o[g];
@@ -184,7 +185,7 @@ static uint32_t find_after(const struct play *q, int32_t g)
         int more = q->s->p->call[g].priority - q->s->p->call[c].priority;
         if ((more > 0 || (more == 0 && o->any_device)) && !o->gang
             && weft_search_overlap(m, &gang->plan.mesh)
-            && (m->n_devices > 1
+            && (o->plan.dp * o->plan.tp > 1
                 || (m->device - gang->plan.mesh.device) % gang->plan.tp != 0))
             set |= 1u << c;
     }
