@@ -8,8 +8,12 @@
  * another: calls of lower priority have the rest. Those of equal priority go on
  * so that each would end at the same time. A call has the speed of its slowest
  * device; but where any device takes the next micro-batch, each goes on as it
- * can. Devices that work together wait for one another, and do nothing else
- * meanwhile; pipelines beside them are empty then.
+ * can with what others leave. Devices that work together wait for one another,
+ * and do nothing else meanwhile; pipelines beside them are empty then. But
+ * while the first of them begins a micro-batch the others begin another task:
+ *
+ *     device 0   gang | hands on |  waits        | gang
+ *     device 1   gang | a task of another call   | gang
  *
  * What reads a call's results and does not train begins with the first of them,
  * and then goes on as they come.
@@ -257,7 +261,8 @@ static bool first_has_time(const struct play *q, int32_t g,
 }
 
 /* Leaves no time on the devices of a gang one of whose devices calls of higher
- * priority have taken: the others wait for that one. */
+ * priority have taken: the others wait for that one, unless it is the first,
+ * which has not begun the gang's work then. */
 static void wait_in_gangs(const struct play *q, uint32_t calls, double *left)
 {
     for (bool more = true; more;) {
@@ -385,12 +390,14 @@ static void set_loads(struct play *q, uint32_t calls, const double *own)
 
 /* The rate of a gang whose first devices begin each micro-batch: meanwhile the
  * others take a task of another call, if there is one, for whose end the gang
- * then waits; but no more than that call has to do. */
+ * then waits; but no more than that call has to do. To pack samples takes no
+ * longer than the shortest task, so that it is any; to hand on those that were
+ * generated does, so that it is a long one, behind short ones. */
 static double rate_in_gaps(const struct play *q, int32_t g)
 {
     const struct weft_option *gang = q->o[g];
-    bool is_first = q->s->p->call[g].before == 0;
-    for (int32_t i = 0; i < q->n; i++) {
+    bool generates = q->s->p->call[g].before == 0;
+    for (int32_t i = 0; i < q->n && q->after[g]; i++) {
         int32_t c = q->s->by_priority[i];
         const struct weft_option *o = q->o[c];
         double at, rate;
@@ -400,7 +407,7 @@ static double rate_in_gaps(const struct play *q, int32_t g)
         double use = rate * o->share * o->seconds;
         if (o->any_device)
             use *= gang->plan.tp / (gang->plan.tp - 1.0);
-        double task_s = is_first ? o->long_task_s : o->task_s;
+        double task_s = generates ? o->long_task_s : o->task_s;
         return fmax(1 / (gang->seconds + gang->micro_batches * task_s),
                     (1 - use) / gang->seconds);
     }
