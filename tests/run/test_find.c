@@ -404,11 +404,13 @@ static struct weft_hash train(const char *name, const char *plan)
 }
 
 /* Finalists that are not simulated with inter-stage fusion could not have become
- * the fastest by it. Where responses have a long tail it pays, where all are as
- * long it does not. What is found trains the same bits. */
+ * the fastest by it. Where responses have a long tail it pays between four replicas,
+ * where all are as long it does not. What is found trains the same bits. */
 static void test_moves(void)
 {
     static const char *const word[] = {LONG, NULL};
+    static const char *const replicas[] = {LONG, "plan=auto",
+                                           "layout=actor_generate:dp4", NULL};
     char path[600];
     int32_t moved = 0;
     for (int k = 0; k < 2; k++) {
@@ -416,7 +418,8 @@ static void test_moves(void)
         struct weft_found found;
         struct weft_plan plan;
         lengths = k ? "lognormal:40:1" : "max";
-        open_finding(&f, k ? deep_critic : fixture.config, 4, word);
+        open_finding(&f, k ? deep_critic : fixture.config, 4,
+                     k ? replicas : word);
         REQUIRE_OK(weft_run_find(&f.config, &f.needs.plan, &f.find, &plan,
                                  &found, &err),
                    err);
