@@ -93,7 +93,9 @@ cards_tests += %D%/test_cards
 endif
 endif
 check_PROGRAMS += $(cards_tests)
-# What they are without all that only emulated cards have must compile, too.
+# What they are without all that only emulated cards have must compile, too. Of
+# the programs the longest come first.
+cards_first = $(filter %/test_gpu_stages %/test_gpu_chunks,$(cards_tests))
 check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT) \
     examples/01_score$(EXEEXT) examples/02_generate$(EXEEXT)
 	for t in $(cards_tests); do \
@@ -103,7 +105,8 @@ check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT) \
 	done
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
 	    check_PROGRAMS='$(cards_tests)' \
-	    TESTS='$(cards_tests) $(cards_scripts)'
+	    TESTS='$(cards_first) $(filter-out $(cards_first),$(cards_tests)) \
+	        $(cards_scripts)'
 # What takes too long for every push: each algorithm with a model, a layout and
 # options of its own, runs drawn at random, and every row of weft verify on GPUs
 # with every algorithm.
