@@ -96,6 +96,8 @@ check_PROGRAMS += $(cards_tests)
 # What they are without all that only emulated cards have must compile, too. Of
 # the programs the longest come first.
 cards_first = $(filter %/test_gpu_stages %/test_gpu_chunks,$(cards_tests))
+cards_in_order = $(cards_first) $(filter-out $(cards_first),$(cards_tests)) \
+	$(cards_scripts)
 check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT) \
     examples/01_score$(EXEEXT) examples/02_generate$(EXEEXT)
 	for t in $(cards_tests); do \
@@ -105,8 +107,7 @@ check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT) \
 	done
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
 	    check_PROGRAMS='$(cards_tests)' \
-	    TESTS='$(cards_first) $(filter-out $(cards_first),$(cards_tests)) \
-	        $(cards_scripts)'
+	    TESTS='$(cards_in_order)'
 # What takes too long for every push: each algorithm with a model, a layout and
 # options of its own, runs drawn at random, and every row of weft verify on GPUs
 # with every algorithm.
