@@ -84,8 +84,9 @@ struct weft_rt_options {
     bool place_per_device;   /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
-    /* idle workers sleep at once (1) or only after they have spun for 10 ms
-     * (0; beside GPUs never); -1: the runtime decides */
+    /* idle workers sleep soon (1) or only after they have spun for 10 ms (0;
+     * beside GPUs and with StarPU's policy never); -1: 1 where devices have all
+     * cores or more, else 0 */
     int nap;
     bool profile;        /* keep task records for traces and timings */
     const char *fxt_dir; /* StarPU's own trace: weft_rt_stop() leaves

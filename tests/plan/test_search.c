@@ -121,6 +121,14 @@ static void test_any_device(void)
     CHECK(fabs(value(first).period - (4 + (4 * 2 + 1) / 4.0 + 5)) < 1e-9);
 }
 
+/* Makes a call's option a gang of two devices. */
+static void make_gang(int32_t call)
+{
+    option[call][0].gang = true;
+    option[call][0].plan.tp = 2;
+    option[call][0].plan.dp = 1;
+}
+
 /* A gang of two scores, 2 s, while one of them generates, 6 s, and the other one
  * can infer values, 4 s, as samples come. The gang does not begin before its
  * first device has time for it, and its other one waits only then. */
@@ -136,9 +144,7 @@ static void test_first_of_gang(void)
         add(3, both, 5, 1, 1, 1);
         add(4, right, 0.5, 1, 1, 1);
         memset(option[0][0].came, 0, sizeof option[0][0].came);
-        option[1][0].gang = true;
-        option[1][0].plan.tp = 2;
-        option[1][0].plan.dp = 1;
+        make_gang(1);
         double end = k == 0 ? 6 + 2 : 6 + 2 + 4;
         CHECK(fabs(value(first).period - (end + 5)) < 1e-9);
     }
@@ -170,9 +176,7 @@ static void test_gaps_of_gang(void)
         add(3, both, 5, 1, 1, 1);
         add(4, right, 0.5, 1, 1, 1);
         memset(option[0][0].came, 0, sizeof option[0][0].came);
-        option[0][0].gang = true;
-        option[0][0].plan.tp = 2;
-        option[0][0].plan.dp = 1;
+        make_gang(0);
         option[0][0].micro_batches = want[i].micro_batches;
         option[2][0].long_task_s = want[i].task_s;
         option[2][0].plan.pp = want[i].mesh.n_devices;

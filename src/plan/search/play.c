@@ -37,9 +37,9 @@ struct play {
     const struct weft_option *o[WEFT_MAX_CALLS];
     double move[WEFT_MAX_CALLS];
     uint32_t behind[WEFT_MAX_CALLS]; /* calls that it begins behind */
-    uint32_t beside[WEFT_MAX_CALLS]; /* calls on its mesh's first device */
-    uint32_t after[WEFT_MAX_CALLS];  /* of a gang: calls that its devices but
-                                        the first begin when they are free */
+    /* of a gang: calls on its mesh's first device; those that its others begin
+     * when they are free */
+    uint32_t beside[WEFT_MAX_CALLS], after[WEFT_MAX_CALLS];
     /* Devices that differ, by the calls that they have, and how many of them
      * there are. */
     uint32_t calls_of[MOST_DEVICES];
@@ -176,6 +176,17 @@ static uint32_t find_behind(const struct play *q, int32_t c)
     return set;
 }
 
+/* The calls that the first device of a gang's mesh has. */
+static uint32_t find_beside(const struct play *q, int32_t g)
+{
+    const struct weft_mesh *m = &q->o[g]->plan.mesh;
+    uint32_t set = 0;
+    for (int32_t c = 0; c < q->n; c++)
+        if (weft_search_covers(&q->o[c]->plan.mesh, m->node, m->device))
+            set |= 1u << c;
+    return set;
+}
+
 /* The calls whose tasks devices of a gang take when they have none of it, but
  * for the first device of each group: with one there alone a pipeline does not
  * begin. */
@@ -183,7 +194,7 @@ static uint32_t find_after(const struct play *q, int32_t g)
 {
     const struct weft_option *gang = q->o[g];
     uint32_t set = 0;
-    for (int32_t c = 0; c < q->n && gang->gang; c++) {
+    for (int32_t c = 0; c < q->n; c++) {
         const struct weft_option *o = q->o[c];
         const struct weft_mesh *m = &o->plan.mesh;
         int more = q->s->p->call[g].priority - q->s->p->call[c].priority;
@@ -543,13 +554,11 @@ double weft_search_play(const struct weft_search *s, const int32_t *choice)
         q.move[c] = weft_search_move(s, choice, c);
     }
     for (int32_t c = 0; c < q.n; c++) {
-        const struct weft_mesh *m = &q.o[c]->plan.mesh;
         q.behind[c] = find_behind(&q, c);
-        for (int32_t k = 0; k < q.n; k++)
-            q.beside[c] |= (uint32_t) weft_search_covers(&q.o[k]->plan.mesh,
-                                                         m->node, m->device)
-                        << k;
-        q.after[c] = find_after(&q, c);
+        if (q.o[c]->gang) {
+            q.beside[c] = find_beside(&q, c);
+            q.after[c] = find_after(&q, c);
+        }
     }
     find_devices(&q);
     for (int k = 0; k < MOST_EVENTS && q.done[s->timing] < ITERATIONS; k++) {
