@@ -8,6 +8,8 @@
 #include "layer_fixture.h"
 #include "parts_fixture.h"
 
+/* ---- Shapes and memory --------------------------------------------------- */
+
 /* KV heads: one per query head, shared by two blocks, by all, and raggedly;
  * biases, norms of q and k, a run longer than a chunk of rows. */
 static const struct kind {

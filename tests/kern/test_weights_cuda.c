@@ -5,6 +5,8 @@
 #include "../cuda/test_device.h"
 #include "kern/parts.h"
 
+/* ---- The optimizer, additions and norms ---------------------------------- */
+
 static const int64_t sizes[] = {1, 3, 4, 5, 1023, 1024, 1025, 4099};
 
 static void adamws(void)

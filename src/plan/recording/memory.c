@@ -24,6 +24,8 @@
 #include "plan/recording/apart.h"
 #include "plan/recording/heaviest.h"
 
+/* ---- Types --------------------------------------------------------------- */
+
 /* Ended pieces that the search for the heaviest set may look at: all of them
  * would take minutes with some recordings. */
 enum { SEARCH = 1 << 16 };
