@@ -137,6 +137,8 @@ same p2s one
 # Long responses, so that some are left wherever an instance is at that moment.
 moves="rollout.inter_stage_fusion=true rollout.chunk_tokens=1 \
 rollout.prefill_tokens=2 rollout.max_new_tokens=24"
+in_turn 0.7 1 >most.jsonl
+in_turn 0.9 1 >nearly_all.jsonl
 moved() # RUN
 {
     same "$1" onem
@@ -146,14 +148,15 @@ moved() # RUN
 # shellcheck disable=SC2086
 ppo 1 onem runtime.devices=1 $moves || complain "1 rank, long responses: $?"
 # shellcheck disable=SC2086
-ppo 4 p4m runtime.devices=1 $moves rollout.remaining=0.7 \
-    rollout.instances=1 iterations=2 || complain "4 ranks, samples move: $?"
+ppo 4 p4m runtime.devices=1 $moves rollout.decisions=most.jsonl \
+    iterations=2 || complain "4 ranks, samples move: $?"
 # shellcheck disable=SC2086
 ppo 3 p4m runtime.devices=1 $moves rollout.prefill_tokens=3 \
-    rollout.remaining=0.7 || complain "3 ranks, samples move: $?"
+    rollout.decisions=most.jsonl || complain "3 ranks, samples move: $?"
 moved p4m
 # shellcheck disable=SC2086
-ppo 4 p4n runtime.devices=1 $moves layout=dp2pp2 rollout.remaining=0.9 ||
+ppo 4 p4n runtime.devices=1 $moves layout=dp2pp2 \
+    rollout.decisions=nearly_all.jsonl ||
     complain "4 ranks, samples move between replicas of stages: $?"
 moved p4n
 # The next iteration is generated while one trains, by other ranks, and goes on
@@ -170,12 +173,14 @@ rm -r t4/checkpoints/iteration-000003
 ppo 2 t4 $stale || complain "2 ranks go on with staleness: $?"
 same t4 t1 any
 # Mini-batches train on a rank while others generate.
+in_turn 0 0 >none.jsonl
 early="train.as_completed=true ppo.whiten_advantages=false runtime.devices=1 \
 rollout.slots=2 rollout.chunk_tokens=1"
 # shellcheck disable=SC2086
 ppo 1 e1 $early || complain "1 rank, as completed: $?"
 # shellcheck disable=SC2086
-ppo 4 e4 $early layout=disaggregated || complain "4 ranks, as completed: $?"
+ppo 4 e4 $early layout=disaggregated rollout.inter_stage_fusion=true \
+    rollout.decisions=none.jsonl || complain "4 ranks, as completed: $?"
 same e4 e1
 grep -q '"train/early_mini_batches": [1-9]' e4/metrics.jsonl ||
     complain "no mini-batch trained early"

@@ -106,11 +106,13 @@ above_zero judged-one actor/kl_stopped_mini_batches
 
 # ---- ... as samples leave their instances, some of which move ---------------
 mv layouts others
-# so long a tail that some move in some run, however late a rank tells
+# so long a tail that some move in some run
 long='s/max_new_tokens: 9, slots: 2/max_new_tokens: 48, slots: 8, chunk_tokens: 1, lengths: "lognormal:5:1.2"/'
-moves='rollout.inter_stage_fusion=true rollout.remaining=0.5 rollout.instances=1'
+turn=rollout.inter_stage_fusion=true
+moves="$turn rollout.remaining=0.5 rollout.instances=1"
+in_turn 0.5 1 >moves.jsonl
 cat >layouts <<TEXT
-1 runtime.devices=2 layout=dp2 $moves
+1 runtime.devices=2 layout=dp2 $turn rollout.decisions=moves.jsonl
 2 runtime.devices=1 layout=dp2 $moves
 2 runtime.devices=2 layout=dp4 runtime.place=device $moves
 2 runtime.devices=2 layout=dp4
@@ -129,8 +131,9 @@ mv layouts others
 sed -e "$long" -e 's/normalize: running, clip: 2/weight: 1/' \
     -e 's/ppo: {/&whiten_advantages: false, /' judged.yaml >early.yaml
 early='train.as_completed=true layout=disaggregated'
+in_turn 0 0 >none.jsonl
 cat >layouts <<TEXT
-1 runtime.devices=4 $early
+1 runtime.devices=4 $early $turn rollout.decisions=none.jsonl
 2 runtime.devices=2 $early runtime.place=device
 4 runtime.devices=1 $early
 TEXT

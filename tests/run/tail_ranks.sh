@@ -12,11 +12,7 @@ words="rollout.prompts=8 rollout.max_new_tokens=24 rollout.chunk_tokens=2
 fusion="rollout.inter_stage_fusion=true runtime.devices=1"
 read="rollout.remaining=0.5 rollout.instances=1"
 caches="rollout.decisions=$PWD/caches.jsonl"
-# An order of statuses, which goes on in turn, so that every run moves the same.
-awk 'BEGIN { for (i = 1; i <= 3; i++)
-    printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s}\n", i,
-        "\"remaining\": 0.9, \"instances\": 1, \"most_batch\": 0, " \
-        "\"cached_from\": 1, \"order\": [0]" }' >caches.jsonl
+in_turn 0.9 1 '"cached_from": 1, ' >caches.jsonl
 
 # shellcheck disable=SC2086
 "$weft" train -q "$quick" run_dir=one $words runtime.devices=1 >log 2>&1 ||
