@@ -42,10 +42,10 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
     int32_t replicas = weft_migration_replicas(gen);
     int32_t each = gen->n_instances / replicas;
     *out = (struct weft_migration){
+        .when = when,
         .n_replicas = when->share > 0 ? replicas : 1,
         .most_batch = each * gen->n_slots,
-        .room_tokens = (int64_t) each * gen->n_pages * WEFT_PAGE_TOKENS,
-        .cached_from = when->cached_from};
+        .room_tokens = (int64_t) each * gen->n_pages * WEFT_PAGE_TOKENS};
     if (when->most_batch > 0 && when->most_batch < out->most_batch)
         out->most_batch = when->most_batch;
     if (out->n_replicas == 1)
@@ -69,6 +69,16 @@ void weft_migration_release(struct weft_migration *m)
     weft_free(m->stays);
     weft_free(m->among);
     weft_free(m->to);
+}
+
+bool weft_migration_is_cached(const struct weft_migration *m,
+                              int32_t n_tokens)
+{
+    const struct weft_migrate_range *cached = m->when->cached;
+    for (int32_t k = 0; k < m->when->n_cached; k++)
+        if (n_tokens >= cached[k].first && n_tokens <= cached[k].last)
+            return true;
+    return false;
 }
 
 bool weft_migration_is_due(const struct weft_migration *m, int32_t n_left)

@@ -38,12 +38,17 @@ struct weft_migration_when {
                            0: as many as it has slots */
     int32_t n_later;    /* migrations after it */
     struct weft_migrate_later later[WEFT_MIGRATE_LATER];
-    /* samples of so many tokens or more move with their KV cache, where it
-     * can; others are read again. 0: all are */
-    int32_t cached_from;
+    /* of so many tokens samples move with their KV cache, where it can;
+     * others are read again. No range: all are */
+    int32_t n_cached;
+    struct weft_migrate_range cached[WEFT_MIGRATE_RANGES];
+    /* lengths of responses before, ascending, which tell what is expected of
+     * those that are left; none: those of samples that have ended tell it */
+    int32_t n_seen, seen[WEFT_MIGRATE_SEEN];
 };
 
 struct weft_migration {
+    const struct weft_migration_when *when; /* borrowed */
     int32_t n_replicas; /* that generate; 1: samples never move */
     /* Each is decided when so few samples are left, and then so many replicas
      * go on at least. */
@@ -53,7 +58,6 @@ struct weft_migration {
     int32_t n_steps, next;     /* that is not decided yet */
     int32_t most_batch;        /* samples that a replica takes on */
     int64_t room_tokens;       /* of a replica's KV cache */
-    int32_t cached_from;       /* tokens; 0: caches do not move */
     struct weft_migrated *log; /* what moves is noted there; NULL: nobody
                                   asks */
     bool *stays, *among;       /* (n_replicas) that go on; that did before */
@@ -68,11 +72,16 @@ int32_t weft_migration_replicas(const struct weft_g_generate *gen);
 int weft_migration_check(int32_t instances, const char *call, int32_t dp,
                          struct weft_err *err);
 
-/* Of n samples. when->share 0: they never move. Errors: WEFT_ENOMEM. */
+/* Of n samples. when->share 0: they never move. `when` must outlive it. Errors:
+ * WEFT_ENOMEM. */
 int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
                         const struct weft_migration_when *when,
                         struct weft_migration *out, struct weft_err *err);
 void weft_migration_release(struct weft_migration *m);
+
+/* Whether a sample of so many tokens moves with its KV cache. */
+bool weft_migration_is_cached(const struct weft_migration *m,
+                              int32_t n_tokens);
 
 /* Whether so few samples are left that who goes on is to be decided. */
 bool weft_migration_is_due(const struct weft_migration *m, int32_t n_left);

@@ -185,17 +185,17 @@ static int32_t emptiest(const struct weft_rollout_control *c, int32_t replica,
     return best;
 }
 
-/* Whether a sample's cache goes with it: that pays, and the memory for caches
- * on their way (weft_g_generate_moved_pages()) is not used up. */
+/* Whether a sample's cache goes with it: that pays, and no more blocks have left
+ * or come with caches since this generation began than there is memory for on
+ * their way (weft_g_generate_moved_pages()). */
 static bool takes_cache(struct weft_rollout_control *c, int32_t from,
                         int32_t to, int32_t n_tokens)
 {
-    int32_t least = c->migration.cached_from;
     int32_t most = weft_g_generate_moved_pages(c->gen);
     int32_t n = (int32_t) weft_ceil_div(n_tokens, WEFT_PAGE_TOKENS);
     int32_t *left = &c->pages_moved[2 * from];
     int32_t *come = &c->pages_moved[2 * to + 1];
-    if (least == 0 || n_tokens < least || *left + n > most
+    if (!weft_migration_is_cached(&c->migration, n_tokens) || *left + n > most
         || *come + n > most)
         return false;
     *left += n;
@@ -252,17 +252,29 @@ static int ascending(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Lists what is left. The lengths of samples that have ended tell what those
- * are expected to have in the end. */
-static int32_t list_left(const struct weft_rollout_control *c, int32_t *seen,
-                         struct weft_migrate_left *left, int32_t *sample)
+/* The lengths of samples that have ended. Those that are left have most often
+ * longer ones already, so that earlier responses tell more of them. */
+static int32_t ended(const struct weft_rollout_control *c, int32_t *out)
 {
-    int32_t n_seen = 0, n_left = 0;
-    int64_t slots = c->gen->n_slots;
+    int32_t n = 0;
     for (int32_t i = 0; i < c->n; i++)
         if (c->sample[i].finished)
-            seen[n_seen++] = c->has[i] - c->sample[i].n_prompt;
-    qsort(seen, (size_t) n_seen, sizeof *seen, ascending);
+            out[n++] = c->has[i] - c->sample[i].n_prompt;
+    qsort(out, (size_t) n, sizeof *out, ascending);
+    return n;
+}
+
+/* Lists what is left. Lengths that were seen tell what those are expected to
+ * have in the end. scratch: (n). */
+static int32_t list_left(const struct weft_rollout_control *c,
+                         int32_t *scratch, struct weft_migrate_left *left,
+                         int32_t *sample)
+{
+    const struct weft_migration_when *when = c->migration.when;
+    const int32_t *seen = when->n_seen > 0 ? when->seen : scratch;
+    int32_t n_seen = when->n_seen > 0 ? when->n_seen : ended(c, scratch);
+    int32_t n_left = 0;
+    int64_t slots = c->gen->n_slots;
     for (int64_t k = 0; k < slots * c->gen->n_instances; k++) {
         if (c->slot[k] < 0)
             continue;

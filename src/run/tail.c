@@ -3,6 +3,7 @@
  * tail_costs.c tells what these take. */
 #include "run/tail.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -80,6 +81,31 @@ int32_t weft_tail_responses(const struct weft_tail *tail, const int32_t **out)
 {
     *out = tail->response;
     return tail->n_past * tail->n_samples;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
+    return (x > y) - (x < y);
+}
+
+int weft_tail_seen(const struct weft_iteration_set *set, int32_t *n_out,
+                   int32_t *out, struct weft_err *err)
+{
+    const struct weft_tail *tail = set->p->t->tail;
+    size_t n = (size_t) set->n, all = n * (size_t) tail->n_past;
+    int32_t *length = weft_alloc(all, sizeof *length);
+    *n_out = 0;
+    if (!length)
+        return weft_err_nomem(err, "lengths", all * sizeof *length);
+    for (int32_t i = 0; i < tail->n_past; i++)
+        memcpy(length + (size_t) i * n,
+               tail->response + (int64_t) i * tail->n_samples + set->first,
+               n * sizeof *length);
+    qsort(length, all, sizeof *length, ascending);
+    *n_out = weft_migrate_keep((int32_t) all, length, out);
+    weft_free(length);
+    return 0;
 }
 
 /* ---- Decisions ---------------------------------------------------------- */
@@ -161,6 +187,8 @@ int weft_tail_decide(const struct weft_iteration_set *set,
         rc = weft_tail_refine(set, &out->when, &why);
     if (here && !rc && out->why != WEFT_TAIL_REPLAYED && priced)
         rc = weft_tail_find_pace(set, &out->pace, &why);
+    if (here && !rc && t->tail)
+        rc = weft_tail_seen(set, &out->when.n_seen, out->when.seen, &why);
     if (rc)
         weft_seq_fail(t->seq, rc, "%s", why.text);
     return weft_seq_agree(t->seq, out, sizeof *out, err);

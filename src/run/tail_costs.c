@@ -162,7 +162,7 @@ struct choice {
     struct weft_migrate_costs costs;
     struct weft_overlap_job job[WEFT_TAIL_PAST];
     struct weft_overlap_sample *sample; /* (past, set->n) */
-    int32_t *seen;                      /* (past, set->n) ascending */
+    int32_t n_seen, seen[WEFT_MIGRATE_SEEN];
 };
 
 /* The replica that begins sample k of n: instances have equal shares, one after
@@ -189,12 +189,6 @@ static double wait_s(struct choice *c, int32_t n)
     return most;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
-    return (x > y) - (x < y);
-}
-
 static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
 {
     const struct weft_trainer *t = set->p->t;
@@ -204,12 +198,10 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
     bool shares = t->config.rollout.prefix_sharing && set->each > 1;
     for (int32_t i = 0; i < all; i++) {
         int64_t at = (int64_t) (i / n) * tail->n_samples + set->first + i % n;
-        c->seen[i] = tail->response[at];
         c->sample[i] = (struct weft_overlap_sample){
             replica_of(gen, i % n, n), tail->prompt[at], tail->response[at],
             shares ? 1 + i % n / set->each : 0};
     }
-    qsort(c->seen, (size_t) all, sizeof *c->seen, ascending);
     double longest_s = wait_s(c, all);
     for (int32_t i = 0; i < tail->n_past; i++) {
         c->job[i] = (struct weft_overlap_job){
@@ -219,7 +211,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
             .n_samples = n,
             .sample = c->sample + (size_t) i * (size_t) n,
             .most = t->config.rollout.max_new_tokens,
-            .n_seen = all,
+            .n_seen = c->n_seen,
             .seen = c->seen,
             .shares_prefixes = t->config.rollout.prefix_sharing,
             .n_models = c->priced.n_models,
@@ -235,7 +227,7 @@ static void fill_jobs(const struct weft_iteration_set *set, struct choice *c)
 /* BS_max for samples as long as those of the tail are. */
 static int32_t most_batch(const struct choice *c)
 {
-    int32_t n = c->job[0].n_seen;
+    int32_t n = c->n_seen;
     int32_t first = n - (int32_t) weft_ceil_div(n, 5);
     double tokens = c->job[0].sample[0].prompt;
     for (int32_t i = first; i < n; i++)
@@ -309,18 +301,6 @@ static int find_link(const struct weft_iteration_set *set, double *out,
     return 0;
 }
 
-/* From how many tokens on it is faster to move the cache than to read a sample
- * again; 0: never. Reading has a part that does not grow, so that it may pay
- * for short ones alone, which is not asked. */
-static int32_t cached_from(const struct weft_g_generate *gen,
-                           const struct weft_migrate_costs *costs)
-{
-    int32_t n = 1;
-    while (n <= gen->max_total && weft_migrate_reads(costs, n))
-        n *= 2;
-    return n <= gen->max_total ? n : 0;
-}
-
 /* Prices what the last iterations' samples take; texts: as above. Close it
  * also after an error. */
 static int choice_open(const struct weft_iteration_set *set, bool texts,
@@ -328,12 +308,13 @@ static int choice_open(const struct weft_iteration_set *set, bool texts,
 {
     const struct weft_g_generate *gen = &set->p->t->gen[set->call];
     size_t all = (size_t) set->n * (size_t) set->p->t->tail->n_past;
-    *c = (struct choice){.sample = weft_alloc(all, sizeof *c->sample),
-                         .seen = weft_alloc(all, sizeof *c->seen)};
+    *c = (struct choice){.sample = weft_alloc(all, sizeof *c->sample)};
     int rc = priced_init(set, texts, &c->priced, err);
     double bytes_per_s = 0;
-    if (!rc && (!c->sample || !c->seen))
+    if (!rc && !c->sample)
         rc = weft_err_nomem(err, "lengths", all * sizeof *c->sample);
+    if (!rc)
+        rc = weft_tail_seen(set, &c->n_seen, c->seen, err);
     if (!rc)
         rc = find_link(set, &bytes_per_s, err);
     if (rc)
@@ -356,7 +337,6 @@ static void choice_close(struct choice *c)
 {
     priced_release(&c->priced);
     weft_free(c->sample);
-    weft_free(c->seen);
 }
 
 static int simulate(const struct weft_iteration_set *set, struct choice *c,
@@ -375,8 +355,9 @@ static int simulate(const struct weft_iteration_set *set, struct choice *c,
         .share = when.share,
         .instances = when.instances,
         .most_batch = when.most_batch > 0 ? when.most_batch : most_batch(c),
-        .n_later = when.n_later,
-        .cached_from = cached_from(gen, &c->costs)};
+        .n_later = when.n_later};
+    out->when.n_cached = weft_migrate_cached(&c->costs, gen->max_total,
+                                             out->when.cached);
     memcpy(out->when.later, when.later, sizeof when.later);
     return rc;
 }
@@ -401,7 +382,8 @@ int weft_tail_refine(const struct weft_iteration_set *set,
     double more_s = 0; /* of all slots */
     int rc = choice_open(set, true, &c, err);
     if (!rc)
-        when->cached_from = cached_from(&set->p->t->gen[set->call], &c.costs);
+        when->n_cached = weft_migrate_cached(
+            &c.costs, set->p->t->gen[set->call].max_total, when->cached);
     for (int32_t i = 0; i < n && !rc; i++) {
         struct weft_overlap_when batch = {.share = when->share,
                                           .instances = when->instances};

@@ -55,6 +55,15 @@ static void add_migrated(struct weft_string *out,
     weft_string_add(out, migrated->n > 1 ? "]" : "");
 }
 
+static void add_cached(struct weft_string *out,
+                       const struct weft_migration_when *when)
+{
+    for (int32_t k = 0; k < when->n_cached; k++)
+        weft_string_addf(out, "%s[%d, %d]", k ? ", " : ", \"cached\": [",
+                         when->cached[k].first, when->cached[k].last);
+    weft_string_add(out, when->n_cached > 0 ? "]" : "");
+}
+
 /* A list of each round after the first, of the migrations in it. */
 static void add_refills(struct weft_string *out,
                         const struct weft_iteration *p, int32_t call)
@@ -139,9 +148,7 @@ static int add_line(const struct weft_iteration_set *set,
     weft_string_addf(out, ", \"instances\": %d, \"most_batch\": %d",
                      choice->when.instances, choice->when.most_batch);
     add_later(out, &choice->when);
-    if (choice->when.cached_from > 0)
-        weft_string_addf(out, ", \"cached_from\": %d",
-                         choice->when.cached_from);
+    add_cached(out, &choice->when);
     add_pace(out, &t->flow, &choice->pace);
     if (choice->why == WEFT_TAIL_CHOSEN) {
         weft_string_add(out, ", \"predicted_s\": ");
@@ -357,6 +364,35 @@ static int read_later(const struct said *said,
     return 0;
 }
 
+/* Pairs of tokens, the first and the last of those of which samples move with
+ * their KV caches. */
+static int read_cached(const struct said *said,
+                       struct weft_migration_when *when, struct weft_err *err)
+{
+    json_int_t before = 0;
+    json_t *list, *pair;
+    size_t i;
+    int rc = weft_json_array_or(said->o, said->name, "cached", &list, err);
+    if (rc || !list)
+        return rc;
+    json_array_foreach(list, i, pair)
+    {
+        json_int_t first = json_integer_value(json_array_get(pair, 0));
+        json_int_t last = json_integer_value(json_array_get(pair, 1));
+        if (i == WEFT_MIGRATE_RANGES || json_array_size(pair) != 2
+            || first <= before || last < first || last > INT32_MAX)
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "%s: 'cached' must be at most %d pairs of "
+                                "tokens, the first and the last of a range, "
+                                "in ascending order",
+                                said->name, WEFT_MIGRATE_RANGES);
+        when->cached[when->n_cached++] = (struct weft_migrate_range){
+            (int32_t) first, (int32_t) last};
+        before = last;
+    }
+    return 0;
+}
+
 static int refuse_pace(const struct said *said, struct weft_err *err)
 {
     return weft_err_set(err, WEFT_EFORMAT,
@@ -426,7 +462,7 @@ static int take_decision(const struct weft_trainer *t,
     struct weft_tail *tail = ctx;
     struct weft_tail_decided *more = weft_realloc(
         tail->decided, (size_t) tail->n_decided + 1, sizeof *more);
-    int64_t instances = 0, most = 0, cached = 0;
+    int64_t instances = 0, most = 0;
     double share = 0;
     if (!more)
         return weft_err_nomem(err, said->name, sizeof *more);
@@ -441,20 +477,18 @@ static int take_decision(const struct weft_trainer *t,
     if (!rc)
         rc = weft_json_int(said->o, said->name, "most_batch", 0, INT32_MAX,
                            &most, err);
-    if (!rc && json_object_get(said->o, "cached_from"))
-        rc = weft_json_int(said->o, said->name, "cached_from", 1, INT32_MAX,
-                           &cached, err);
     if (rc)
         return rc;
     struct weft_tail_decided *d = &more[tail->n_decided++];
-    *d = (struct weft_tail_decided){
-        .iteration = (int32_t) said->iteration - 1,
-        .call = said->call,
-        .when = {.share = share,
-                 .instances = (int32_t) instances,
-                 .most_batch = (int32_t) most,
-                 .cached_from = (int32_t) cached}};
+    *d = (struct weft_tail_decided){.iteration = (int32_t) said->iteration
+                                               - 1,
+                                    .call = said->call,
+                                    .when = {.share = share,
+                                             .instances = (int32_t) instances,
+                                             .most_batch = (int32_t) most}};
     rc = read_later(said, &d->when, err);
+    if (!rc)
+        rc = read_cached(said, &d->when, err);
     if (!rc)
         rc = read_pace(t, said, &d->pace, err);
     return rc ? rc : read_order(t, said, &d->order, err);

@@ -32,6 +32,12 @@ struct weft_tail {
 void weft_tail_add(struct weft_tail *tail, int32_t **prompt_out,
                    int32_t **response_out);
 
+/* The set's responses in the iterations that are noted, ascending, as many as
+ * are kept (weft_migrate_keep()). out: (WEFT_MIGRATE_SEEN). Errors:
+ * WEFT_ENOMEM. */
+int weft_tail_seen(const struct weft_iteration_set *set, int32_t *n_out,
+                   int32_t *out, struct weft_err *err);
+
 /* ---- What the costs say (tail_costs.c). Errors: WEFT_ENOMEM. ------------- */
 
 /* When samples move, and what that takes, with at least one iteration noted. */

@@ -167,9 +167,9 @@ grep -q '"why": "configuration", "remaining": 0.4, "instances": 1' \
 # which a step takes at most 1.2 times that of one sample. It is the 10 slots where
 # a step takes the same for all; about 4 where a layer takes 500 us, and each sample
 # 30 more; not 1, with which nothing would move, where a layer takes 10.
-grep -q '"most_batch": 0, "cached_from": 1,' said/decisions.jsonl ||
-    fail "what costs say of a migration"
-grep -q cached_from share/decisions.jsonl && fail "caches moved without costs"
+grep -q '"most_batch": 0, "cached": \[\[1, [0-9]*\]\], "pace"' \
+    said/decisions.jsonl || fail "what costs say of a migration"
+grep -q cached share/decisions.jsonl && fail "caches moved without costs"
 layers_cluster 1 4
 mv cluster.yaml layers.yaml
 while read -r layer tflops most; do
@@ -178,13 +178,36 @@ while read -r layer tflops most; do
     expect 0 "" ppo.yaml run_dir="said$layer" iterations=2 cluster=slow.yaml \
         rollout.instances=1 rollout.remaining=0.2 runtime.devices=4 layout=dp4
     sed 1d "said$layer/decisions.jsonl" |
-        grep -q "\"most_batch\": $most, \"cached_from\": 1," ||
+        grep -q "\"most_batch\": $most, \"cached\": \[\[1, [0-9]*\]\], \"pace\"" ||
         fail "BS_max where a layer takes $layer us"
 done <<END
 10000 100000 10
 500 0.001 [2-5]
 10 0.001 0
 END
+# A token's cache is 512 bytes, and takes 512 us to another place; ten tokens are
+# read in a step of two layers of 1,969 us. That takes less than the caches of more
+# than 7.69 tokens, two steps of more than 15.38, three of more than 23.07, ...
+layers_cluster 1 2
+sed 's/layer_us: 10000/layer_us: 1969/; s/inside: {gbs: 1000/inside: {gbs: 0.001/' \
+    cluster.yaml >slow.yaml
+expect 0 "" ppo.yaml run_dir=ranges iterations=1 cluster=slow.yaml \
+    rollout.instances=1 rollout.prefill_tokens=10 runtime.place=device
+grep -qF '"cached": [[1, 7], [11, 15], [21, 23]], "pace"' \
+    ranges/decisions.jsonl || fail "which caches move by a slow link"
+
+# Nothing is expected of the first iteration's samples but that they may have 6
+# and 100 tokens: a replica with 960 in its cache goes on with no more than 9.
+# Lengths of the first tell that the second's will be shorter.
+for i in 1 2; do
+    echo "{\"iteration\": $i, \"call\": \"actor_generate\", \"remaining\": 0.4," \
+        '"instances": 1, "most_batch": 0, "order": [0]}'
+done >turn.jsonl
+expect 0 "" ppo.yaml run_dir=expects iterations=2 rollout.kv_blocks=15 \
+    rollout.lengths=lognormal:12:0.7 rollout.decisions=turn.jsonl
+left=$(sed 's/.*"left": \([0-9]*\).*/\1/' expects/decisions.jsonl)
+echo $left | { read -r first second && [ "$first" -le 9 ] && [ "$second" -gt 9 ]; } ||
+    fail "how long samples are expected to become: $(cat expects/decisions.jsonl)"
 layers_cluster 1 2
 
 # What was seen of an iteration is what was decided: the same lengths, the same
@@ -383,6 +406,13 @@ expect 1 "'rollout.decisions' says when samples move" ppo.yaml run_dir=bad2 \
 sed 's/"remaining": 0,/"remaining": 2,/' short >wrong
 expect 1 "wrong:1: 'remaining' must be 0 to 0.95" ppo.yaml run_dir=bad2 \
     rollout.decisions=wrong
+for cached in '[[2, 1]]' '[[0, 1]]' '[[1]]' '[[1, 4], [4, 5]]' '[1, 4]'; do
+    echo '{"iteration": 1, "call": "actor_generate", "remaining": 0.4,
+        "instances": 1, "most_batch": 0, "cached": '"$cached"'}' |
+        tr -d '\n' >wrong
+    expect 1 "wrong:1: 'cached' must be at most 8 pairs of tokens" ppo.yaml \
+        rollout.decisions=wrong run_dir=refused
+done
 for later in '[[0.2, 1], [0.2, 1]]' '[[0.4, 1]]' '[[0.2]]' '[[0.2, -1]]' \
     '[[0.2, 1], [0.1, 1], [0.05, 1]]'; do
     echo '{"iteration": 1, "call": "actor_generate", "remaining": 0.4,

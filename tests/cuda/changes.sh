@@ -41,7 +41,7 @@ moves() # FILE 'how'
             "\"order\": [0]}"
     done >"$1"
 }
-moves caches.jsonl ', "cached_from": 1'
+moves caches.jsonl ', "cached": [[1, 4096]]'
 moves again.jsonl ''
 fusion="rollout.inter_stage_fusion=true rollout.chunk_tokens=2"
 for layout in dp2tp2 dp2pp2; do

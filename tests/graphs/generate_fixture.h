@@ -27,12 +27,16 @@ struct cut {
                    quarters of these are left, and when half are */
 };
 
+static const struct weft_migrate_range no_cache = {0, 0},
+                                       all_caches = {1, 256};
+
 /* How generation is controlled. */
 static struct {
     struct weft_rollout_order *order; /* NULL: as statuses come */
     void (*before)(struct task_fixture *f, const struct weft_g_generate *gen);
     weft_rollout_fn on_finished;
-    int32_t cached_from;   /* tokens of samples that move with their caches */
+    /* tokens of samples that move with their caches */
+    struct weft_migrate_range cached;
     int64_t n_moved_again; /* samples, in migrations after a first */
     int32_t n_migrated;    /* migrations of the last generation */
 } control;
@@ -54,8 +58,10 @@ static inline struct weft_migration_when migrations(const struct cut *cut)
 {
     double share = cut->remaining;
     int32_t n = cut->instances;
-    struct weft_migration_when when = {
-        .share = share, .instances = 1, .cached_from = control.cached_from};
+    struct weft_migration_when when = {.share = share,
+                                       .instances = 1,
+                                       .n_cached = control.cached.last > 0,
+                                       .cached = {control.cached}};
     if (cut->again) {
         when.instances = n - 1;
         when.n_later = 2;

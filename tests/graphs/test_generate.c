@@ -28,7 +28,7 @@ static void check_dtype(enum weft_dtype dtype)
     for (int t = 0; t < 2; t++) {
         const struct weft_k_sampling sampling = {t ? 0.7f : 0, 0, 1, 11};
         const struct weft_g_layout *home = &f.model.home;
-        control.cached_from = t * 20; /* caches of these move */
+        control.cached = t ? (struct weft_migrate_range){20, 256} : no_cache;
         generate(&f, home, &first, N, NEW, &sampling, base, NULL);
         check_scores(&f, home, N, base, sampling.temperature);
         for (size_t k = 0; k < WEFT_COUNT(to); k++) {
@@ -45,7 +45,7 @@ static void check_dtype(enum weft_dtype dtype)
     CHECK(n_preempted > 0);
     CHECK(n_both > 0);
     CHECK(n_cached[0] == 0 && n_cached[1] > 0);
-    control.cached_from = 0;
+    control.cached = no_cache;
     for (size_t k = 0; k < WEFT_COUNT(to); k++)
         CHECK((to[k].remaining > 0) == (n_moved[k] > 0));
     fixture_stop(&f);
@@ -74,12 +74,12 @@ static void test_again(void)
         const struct weft_k_sampling sampling = {0.7f, 0, 1, seed};
         generate(&f, &f.model.home, &one, N, NEW, &sampling, base, NULL);
         for (size_t i = 0; i < WEFT_COUNT(to); i++) {
-            control.cached_from = 0;
+            control.cached = no_cache;
             generate(&f, &layout, &to[i], N, NEW, &sampling, other, &stats);
             check_same(N, other, base);
             CHECK(stats.n_freed >= 2);
             int64_t n_read = stats.n_prefilled, n_moved = stats.n_moved;
-            control.cached_from = 1;
+            control.cached = all_caches;
             generate(&f, &layout, &to[i], N, NEW, &sampling, other, &stats);
             check_same(N, other, base);
             CHECK(stats.n_cached <= stats.n_moved);
@@ -91,7 +91,7 @@ static void test_again(void)
     }
     CHECK(control.n_moved_again >= 4);
     CHECK(n_cached >= 4);
-    control.cached_from = 0;
+    control.cached = no_cache;
     weft_g_layout_release(&layout);
     fixture_stop(&f);
 }
@@ -167,6 +167,30 @@ static void lay_out(const struct task_fixture *f, int32_t dp, int32_t tp,
                err);
 }
 
+/* Of n_moved texts those of a range of tokens move with their caches: each in one
+ * of two ranges. */
+static void check_ranges(struct task_fixture *f,
+                         const struct weft_g_layout *layout,
+                         const struct cut *cut,
+                         const struct weft_k_sampling *sampling,
+                         int64_t n_moved)
+{
+    static struct text text[N];
+    int64_t n_below = 0, n_above = 0;
+    for (int32_t last = 0; last <= 256; last += 16) {
+        struct weft_rollout_stats below, above;
+        control.cached = (struct weft_migrate_range){1, last};
+        generate(f, layout, cut, N, NEW, sampling, text, &below);
+        control.cached = (struct weft_migrate_range){last + 1, 257};
+        generate(f, layout, cut, N, NEW, sampling, text, &above);
+        CHECK_INT(below.n_cached + above.n_cached, n_moved);
+        n_below += below.n_cached > 0 && above.n_cached > 0;
+        n_above += below.n_cached == 0;
+    }
+    CHECK(n_below > 0 && n_above > 0);
+    control.cached = all_caches;
+}
+
 /* Caches of replicas with several members move, also where these have places
  * of their own, and what is in them is not read again. */
 static void check_caches(enum weft_dtype dtype, bool apart)
@@ -185,7 +209,7 @@ static void check_caches(enum weft_dtype dtype, bool apart)
     struct weft_err err;
     struct weft_rollout_order turns = {.follows = true};
     control.order = &turns;
-    control.cached_from = 1;
+    control.cached = all_caches;
     fixture_open_rt(&f, 8, apart);
     REQUIRE_OK(weft_g_layout_simple(f.rt, &shape, 1, 1, &home, &err), err);
     fixture_open_model(&f, &shape, false, &home);
@@ -198,11 +222,13 @@ static void check_caches(enum weft_dtype dtype, bool apart)
         CHECK(moved.n_moved > 0);
         CHECK_INT(moved.n_cached, moved.n_moved);
         CHECK_INT(moved.n_prefilled, unmoved.n_prefilled);
+        if (i == 0 && !apart)
+            check_ranges(&f, &layout, &moves, &sampling, moved.n_moved);
         generate(&f, &layout, &few, N, NEW, &sampling, other, &moved);
         check_same(N, other, base);
         weft_g_layout_release(&layout);
     }
-    control.cached_from = 0;
+    control.cached = no_cache;
     fixture_stop(&f);
 }
 

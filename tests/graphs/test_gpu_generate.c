@@ -100,13 +100,13 @@ static void moves_of(int32_t tp, int32_t pp, const struct text *want,
     struct weft_rollout_order turns = {.follows = true};
     struct weft_rollout_stats stats;
     control.order = &turns;
-    control.cached_from = 1;
+    control.cached = all_caches;
     generate(&f, &layout, &cut, TEXTS, MORE, &early, gpu, &stats);
     check_same(TEXTS, gpu, want);
     CHECK(stats.n_moved > 0);
     CHECK_INT(stats.n_cached, stats.n_moved);
     CHECK_INT(stats.n_prefilled, n_prefilled);
-    control.cached_from = 0;
+    control.cached = no_cache;
     control.order = NULL;
     weft_g_layout_release(&layout);
 }

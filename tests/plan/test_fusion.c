@@ -283,14 +283,35 @@ static void test_decide_among(void)
     CHECK_INT(d.n_stay, 0); /* all that are left: nothing is won */
 }
 
+static double a_step(void *ctx, const struct weft_work_rows *rows)
+{
+    (void) ctx;
+    (void) rows;
+    return 1;
+}
+
+/* Whether n_tokens are of one of the ranges. */
+static bool is_in(int32_t n, const struct weft_migrate_range *range,
+                  int32_t n_tokens)
+{
+    bool is = false;
+    for (int32_t k = 0; k < n; k++)
+        is = is || (n_tokens >= range[k].first && n_tokens <= range[k].last);
+    return is;
+}
+
 /* In pieces of up to so many rows, or at once. Short texts are copied, as a
  * step takes 10 s, and so are long ones, as there are keys for each row. */
 static void test_reads(void)
 {
     struct weft_migrate_costs c = costs;
-    int n_read = 0, n_copied = 0;
+    int n_read = 0, n_copied = 0, n_all = 0;
     c.link_bytes_per_s = 2;
-    for (c.read_rows = 0; c.read_rows <= 40; c.read_rows += 20)
+    for (c.read_rows = 0; c.read_rows <= 40; c.read_rows += 20) {
+        struct weft_migrate_range range[WEFT_MIGRATE_RANGES];
+        int32_t n_ranges = weft_migrate_cached(&c, 399, range);
+        CHECK(n_ranges > 0 && n_ranges < WEFT_MIGRATE_RANGES);
+        n_all += n_ranges;
         for (int32_t n = 1; n < 400; n++) {
             double seconds = 0;
             int32_t most = c.read_rows ? c.read_rows : n, keys = 0;
@@ -305,9 +326,46 @@ static void test_reads(void)
             }
             CHECK(weft_migrate_read_s(&c, n) == seconds);
             CHECK(weft_migrate_reads(&c, n) == (seconds < n / 2.0));
+            CHECK(is_in(n_ranges, range, n) == (seconds >= n / 2.0));
             *(seconds < n / 2.0 ? &n_read : &n_copied) += 1;
         }
-    CHECK(n_read > 50 && n_copied > 50);
+    }
+    CHECK(n_read > 50 && n_copied > 50 && n_all > 4);
+}
+
+/* A step for every token or two, which takes more than its copy if it is not
+ * full: there are more ranges than are kept, and the last has what follows. */
+static void test_many_ranges(void)
+{
+    struct weft_migrate_costs c = {
+        .step_s = a_step, .read_rows = 2, .token_bytes = 1};
+    struct weft_migrate_range range[WEFT_MIGRATE_RANGES];
+    c.link_bytes_per_s = 1 / 0.505;
+    CHECK(weft_migrate_cached(&c, 0, range) == 0);
+    CHECK(weft_migrate_cached(&c, 1, range) == 1);
+    CHECK(range[0].first == 1 && range[0].last == 1);
+    CHECK(weft_migrate_cached(&c, 19, range) == WEFT_MIGRATE_RANGES);
+    for (int32_t k = 0; k < WEFT_MIGRATE_RANGES; k++)
+        CHECK(range[k].first == 2 * k + 1
+              && range[k].last == (k < 7 ? 2 * k + 1 : 19));
+}
+
+/* All lengths, or the longest of each of 256 parts. */
+static void test_keep(void)
+{
+    int32_t seen[1000], kept[WEFT_MIGRATE_SEEN];
+    for (int32_t i = 0; i < 1000; i++)
+        seen[i] = 3 * i;
+    for (int32_t n = 0; n <= 1000; n++) {
+        int32_t most = n < WEFT_MIGRATE_SEEN ? n : WEFT_MIGRATE_SEEN;
+        CHECK(weft_migrate_keep(n, seen, kept) == most);
+        for (int32_t k = 0; k < most; k++) {
+            int32_t part = 0; /* lengths of this part and those before */
+            while ((int64_t) (part + 1) * most <= (int64_t) (k + 1) * n)
+                part++;
+            CHECK(kept[k] == 3 * (part - 1));
+        }
+    }
 }
 
 static void test_decide(void)
@@ -671,7 +729,8 @@ WEFT_TESTS("plan/fusion", {"test_most_batch", test_most_batch},
            {"test_expect", test_expect}, {"test_fewest", test_fewest},
            {"test_stay", test_stay}, {"test_deal", test_deal},
            {"test_deal_by_hand", test_deal_by_hand},
-           {"test_reads", test_reads}, {"test_decide", test_decide},
+           {"test_reads", test_reads}, {"test_many_ranges", test_many_ranges},
+           {"test_keep", test_keep}, {"test_decide", test_decide},
            {"test_decide_among", test_decide_among},
            {"test_ticks", test_ticks},
            {"test_one_instance", test_one_instance},

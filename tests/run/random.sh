@@ -47,7 +47,7 @@ for from in 1 24 0; do # whose caches move: of all, of long ones, of none
         printf "{\"iteration\": %d, \"call\": \"actor_generate\", %s%s}\n", i,
             "\"remaining\": 0.9, \"instances\": 3, \"most_batch\": 0, " \
             "\"later\": [[0.6, 2], [0.3, 1]]",
-            from ? ", \"cached_from\": " from : "" }' >moves$from.jsonl
+            from ? ", \"cached\": [[" from ", 4096]]" : "" }' >moves$from.jsonl
 done
 {
     echo "algorithm: ppo"

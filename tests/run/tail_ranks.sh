@@ -12,7 +12,7 @@ words="rollout.prompts=8 rollout.max_new_tokens=24 rollout.chunk_tokens=2
 fusion="rollout.inter_stage_fusion=true runtime.devices=1"
 read="rollout.remaining=0.5 rollout.instances=1"
 caches="rollout.decisions=$PWD/caches.jsonl"
-in_turn 0.9 1 '"cached_from": 1, ' >caches.jsonl
+in_turn 0.9 1 '"cached": [[1, 4096]], ' >caches.jsonl
 
 # shellcheck disable=SC2086
 "$weft" train -q "$quick" run_dir=one $words runtime.devices=1 >log 2>&1 ||

@@ -380,7 +380,7 @@ static void test_memory_caches(void)
         "{\"iteration\": %d, \"call\": \"actor_generate\", \"remaining\": "
         "0.9, "
         "\"instances\": 3, \"most_batch\": 0, "
-        "\"later\": [[0.6, 2], [0.3, 1]], \"cached_from\": 1}\n";
+        "\"later\": [[0.6, 2], [0.3, 1]], \"cached\": [[1, 4096]]}\n";
     char path[512], word[600];
     snprintf(path, sizeof path, "%s/caches.jsonl", fixture.dir);
     snprintf(word, sizeof word, "rollout.decisions=%s", path);

@@ -286,11 +286,11 @@ static void test_same_again(void)
         "{\"iteration\": 1, \"call\": \"actor_generate\", \"remaining\": "
         "0.9, "
         "\"instances\": 3, \"most_batch\": 0, "
-        "\"later\": [[0.5, 2], [0.25, 1]], \"cached_from\": 1}\n"
+        "\"later\": [[0.5, 2], [0.25, 1]], \"cached\": [[1, 4096]]}\n"
         "{\"iteration\": 2, \"call\": \"actor_generate\", \"remaining\": "
         "0.7, "
         "\"instances\": 2, \"most_batch\": 0, \"later\": [[0.3, 0]], "
-        "\"cached_from\": 5}\n"
+        "\"cached\": [[5, 4096]]}\n"
         "{\"iteration\": 3, \"call\": \"actor_generate\", \"remaining\": 0, "
         "\"instances\": 0, \"most_batch\": 0}\n";
     char path[512], word[600];

@@ -226,7 +226,8 @@ static void test_moved_apart(void)
 {
     static const char decisions[] =
         "{\"iteration\": 1, \"call\": \"actor_generate\", \"remaining\": "
-        "0.9, \"instances\": 1, \"most_batch\": 0, \"cached_from\": 1}\n";
+        "0.9, \"instances\": 1, \"most_batch\": 0, \"cached\": [[1, "
+        "4096]]}\n";
     const struct weft_g_job job = {2, 3, false, 0, false};
     char path[512], file[600];
     struct weft_err err;

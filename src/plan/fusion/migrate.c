@@ -14,6 +14,15 @@ double weft_migrate_decode_s(const struct weft_migrate_costs *c, int32_t n,
     return c->step_s(c->ctx, &(struct weft_work_rows){n, n, keys, keys - n});
 }
 
+/* Of a step that reads n tokens behind others of a sample. */
+static double part_s(const struct weft_migrate_costs *c, int32_t before,
+                     int32_t n, bool draws)
+{
+    struct weft_work_rows rows = {.n_targets = draws};
+    weft_work_rows_add(&rows, before, n);
+    return c->step_s(c->ctx, &rows);
+}
+
 double weft_migrate_read_s(const struct weft_migrate_costs *c,
                            int32_t n_tokens)
 {
@@ -23,9 +32,7 @@ double weft_migrate_read_s(const struct weft_migrate_costs *c,
         n = n_tokens - at;
         if (c->read_rows > 0)
             n = weft_min32(n, c->read_rows);
-        struct weft_work_rows rows = {.n_targets = at + n == n_tokens};
-        weft_work_rows_add(&rows, at, n);
-        sum += c->step_s(c->ctx, &rows);
+        sum += part_s(c, at, n, at + n == n_tokens);
     }
     return sum;
 }
@@ -177,10 +184,44 @@ int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
     return rc;
 }
 
+static double copy_s(const struct weft_migrate_costs *c, int32_t n_tokens)
+{
+    return c->token_bytes * n_tokens / c->link_bytes_per_s;
+}
+
 bool weft_migrate_reads(const struct weft_migrate_costs *c, int32_t n_tokens)
 {
-    double copy_s = c->token_bytes * n_tokens / c->link_bytes_per_s;
-    return weft_migrate_read_s(c, n_tokens) < copy_s;
+    return weft_migrate_read_s(c, n_tokens) < copy_s(c, n_tokens);
+}
+
+int32_t weft_migrate_cached(const struct weft_migrate_costs *c, int32_t most,
+                            struct weft_migrate_range *out)
+{
+    int32_t n = 0, read = 0; /* tokens of whole steps, which take read_s */
+    double read_s = 0;
+    bool before = false;
+    for (int32_t k = 1; k <= most; k++) {
+        if (c->read_rows > 0 && k - read > c->read_rows) {
+            read_s += part_s(c, read, c->read_rows, false);
+            read += c->read_rows;
+        }
+        bool cached = read_s + part_s(c, read, k - read, true)
+                   >= copy_s(c, k);
+        if (cached && !before && n < WEFT_MIGRATE_RANGES)
+            out[n++].first = k;
+        if (cached)
+            out[n - 1].last = k;
+        before = cached;
+    }
+    return n;
+}
+
+int32_t weft_migrate_keep(int32_t n, const int32_t *seen, int32_t *out)
+{
+    int32_t kept = weft_min32(n, WEFT_MIGRATE_SEEN);
+    for (int32_t k = 0; k < kept; k++)
+        out[k] = seen[(int64_t) (k + 1) * n / kept - 1];
+    return kept;
 }
 
 /* ---- All of it ---------------------------------------------------------- */

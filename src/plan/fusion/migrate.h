@@ -21,8 +21,13 @@
 #define WEFT_MIGRATE_SLOWER 1.2
 /* Of the lengths seen: what a sample is expected not to exceed. */
 #define WEFT_MIGRATE_QUANTILE 0.9
-/* Migrations after the first, at most. */
-enum { WEFT_MIGRATE_LATER = 2 };
+/* Migrations after the first, at most; ranges of tokens; lengths that are kept
+ * of those seen. */
+enum {
+    WEFT_MIGRATE_LATER = 2,
+    WEFT_MIGRATE_RANGES = 8,
+    WEFT_MIGRATE_SEEN = 256
+};
 
 /* A migration after the first: the tail shrinks to fewer instances again. */
 struct weft_migrate_later {
@@ -107,6 +112,21 @@ int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
  * network; here it is decided for each sample. */
 bool weft_migrate_reads(const struct weft_migrate_costs *costs,
                         int32_t n_tokens);
+
+/* Tokens of a sample, both included. */
+struct weft_migrate_range {
+    int32_t first, last;
+};
+
+/* Those, of 1 to `most` tokens, for which it is not cheaper: samples whose cache
+ * is sent. Ascending; of more than WEFT_MIGRATE_RANGES the last one has what
+ * follows, too, of which some would be read. Returns their number. */
+int32_t weft_migrate_cached(const struct weft_migrate_costs *costs,
+                            int32_t most, struct weft_migrate_range *out);
+
+/* Keeps at most WEFT_MIGRATE_SEEN of n ascending lengths: the longest of each of
+ * so many equal parts of them. Returns how many; out may be `seen`. */
+int32_t weft_migrate_keep(int32_t n, const int32_t *seen, int32_t *out);
 
 /* What is decided when the trigger comes. Arrays are the caller's. */
 struct weft_migrate_decision {
