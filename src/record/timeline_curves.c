@@ -27,9 +27,20 @@ static int by_end(const void *left, const void *right)
     return (a->end.s > b->end.s) - (a->end.s < b->end.s);
 }
 
+/* The blocks that an instance uses after its chunk i: those of its next one, or
+ * none where no sample is left, or others go on with them. */
+static int32_t next_blocks(size_t n, const struct weft_timeline_chunk *c,
+                           size_t i)
+{
+    for (size_t k = i + 1; k < n && c[i].left > 0; k++)
+        if (c[k].instance == c[i].instance)
+            return c[k].blocks;
+    return 0;
+}
+
 /* What a round's chunks, in the order of their ends, leave: the share of most
  * samples, and of all caches' blocks. Steps of less than a pixel are one.
- * has: (n_instances) zeros. */
+ * has: (n_instances) -1. */
 static void put_curve(const struct curves *p, size_t round, size_t most,
                       const struct weft_timeline_chunk *c, int32_t *has,
                       struct weft_string *blocks)
@@ -39,31 +50,30 @@ static void put_curve(const struct curves *p, size_t round, size_t most,
     double y = p->y, high = CURVES;
     double all = fmax((double) g->blocks * g->n_instances, 1), used = 0;
     double left = (double) weft_timeline_round_samples(g, round);
-    double at = x_of(p, g->round[round].start.s);
+    double x = x_of(p, g->round[round].start.s);
     double each = high / (double) (most > 0 ? most : 1);
-    for (size_t i = n; i-- > 0;)
-        has[c[i].instance] = c[i].blocks;
-    for (int32_t i = 0; i < g->n_instances; i++)
-        used += has[i];
-    weft_string_addf(p->out, "M%.2f %.2fV%.2f", at, y, y - left * each);
-    weft_string_addf(blocks, "M%.2f %.2f", at,
-                     y - high * fmin(used / all, 1));
-    for (size_t i = 0; i < n; i++) {
-        double x = x_of(p, c[i].end.s);
-        used += c[i].blocks - has[c[i].instance];
-        has[c[i].instance] = c[i].blocks;
-        left -= c[i].ended;
-        bool last = i + 1 == n;
-        if (!last && x - at < 0.5 && i > 0)
-            continue;
+    for (size_t i = 0; i < n; i++)
+        if (has[c[i].instance] < 0)
+            used += has[c[i].instance] = c[i].blocks;
+    weft_string_addf(p->out, "M%.2f %.2fV%.2f", x, y, y - left * each);
+    weft_string_addf(blocks, "M%.2f %.2f", x, y - high * fmin(used / all, 1));
+    for (size_t i = 0, end; i < n; i = end) {
+        double from = x_of(p, c[i].end.s);
+        for (end = i;
+             end < n && (end == i || x_of(p, c[end].end.s) < from + 0.5);
+             end++) {
+            used += c[end].blocks - has[c[end].instance];
+            has[c[end].instance] = c[end].blocks;
+            left -= c[end].ended;
+        }
+        x = x_of(p, c[end - 1].end.s);
         weft_string_addf(p->out, "H%.2fV%.2f", x, y - each * fmax(left, 0));
         weft_string_addf(blocks, "V%.2fH%.2f", y - high * fmin(used / all, 1),
                          x);
-        at = x;
-        /* what has no sample left keeps no block */
-        if (c[i].left == 0) {
-            used -= has[c[i].instance];
-            has[c[i].instance] = 0;
+        for (size_t k = i; k < end; k++) {
+            int32_t next = next_blocks(n, c, k);
+            used += next - has[c[k].instance];
+            has[c[k].instance] = next;
         }
     }
     weft_string_addf(p->out, "V%.2fz", y);
@@ -89,7 +99,7 @@ static bool put_rounds(const struct curves *p)
         size_t n = weft_timeline_round_chunks(g, r);
         memcpy(c, g->chunk + g->round[r].first_chunk, n * sizeof *c);
         qsort(c, n, sizeof *c, by_end);
-        memset(has, 0, room * sizeof *has);
+        memset(has, 0xff, room * sizeof *has);
         put_curve(p, r, most, c, has, &blocks);
     }
     weft_string_addf(p->out, "\"/>\n<path class=\"k\" d=\"%s\"/>\n",

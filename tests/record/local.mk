@@ -11,3 +11,4 @@ check_PROGRAMS += %D%/test_manifest
 %C%_test_manifest_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_timeline
 %C%_test_timeline_LDADD = $(record_libs)
+EXTRA_DIST += %D%/read_svg.h

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline of generation: its file read back, its picture's words, arrows
- * and size, its quantiles by counting. */
+/* The timeline of generation: its file read back; its picture's words and
+ * size, and what it draws against the numbers it was given, at points between
+ * all events; its quantiles by counting. */
 #include "record/timeline.h"
 
 #include <math.h>
@@ -10,8 +11,12 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "harness.h"
+#include "read_svg.h"
+#include "record/timeline_picture.h"
 
 static struct weft_err err;
+
+/* ---- What is drawn ------------------------------------------------------- */
 
 static int32_t draw(uint32_t seed, int32_t below)
 {
@@ -22,16 +27,19 @@ static int32_t draw(uint32_t seed, int32_t below)
 }
 
 /* A round: instances with chunks until their samples have ended; the first half
- * leaves its last samples to the others. Returns the time of the last end. */
+ * leaves its last samples to the others, who end them in one chunk. No two
+ * instances' chunks end at once. Returns the time of the last end. */
 static double make_round(uint32_t seed, double start_s, int32_t each,
                          bool moves, struct weft_timeline *g)
 {
     int32_t n = g->n_instances;
+    int32_t more[256] = {0}; /* samples that come */
+    double more_s[256] = {0};
     size_t at = g->n_samples;
     double last = start_s;
     weft_timeline_add_round(g, (struct weft_timeline_when){start_s, -1});
     for (int32_t i = 0; i < n; i++) {
-        double s = start_s;
+        double s = start_s + 1e-5 * i;
         bool left = moves && n > 1 && i < n / 2;
         int32_t has = each;
         for (int32_t k = 0; has > 0; k++) {
@@ -39,16 +47,26 @@ static double make_round(uint32_t seed, double start_s, int32_t each,
             s += 0.01 * (1 + draw(seed, 9));
             if (left && k == 3)
                 break;
+            int32_t stay = has - ends + (more_s[i] <= s ? more[i] : 0);
             weft_timeline_add_chunk(
                 g, &(struct weft_timeline_chunk){
-                       {s, -1}, i, has, has - ends, ends, 2 * has, 4});
+                       {s, -1}, i, has, stay, ends, 2 * has, 4});
             has -= ends;
         }
-        if (left)
+        if (more[i] > 0) {
+            s = fmax(s, more_s[i]) + 0.04;
+            weft_timeline_add_chunk(
+                g, &(struct weft_timeline_chunk){
+                       {s, -1}, i, more[i], 0, more[i], 2 * more[i], 4});
+        }
+        if (left) {
+            more[i + n / 2] = has;
+            more_s[i + n / 2] = s;
             for (; has > 0; has--)
                 weft_timeline_add_move(
                     g, &(struct weft_timeline_move){
                            {s, -1}, (int32_t) at + has - 1, i, i + n / 2});
+        }
         weft_timeline_add_piece(
             g, &(struct weft_timeline_piece){i, draw(seed, g->n_calls), s,
                                              s + 0.3});
@@ -80,12 +98,16 @@ static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
     double s = g->start_s;
     for (int32_t r = 0; r < rounds; r++)
         s = make_round(seed, s + (r > 0) * 0.02, r == 0 ? each : 1, moves, g);
+    weft_timeline_add_piece(
+        g, &(struct weft_timeline_piece){n, 0, g->start_s + 0.1, s});
     if (moves)
         weft_timeline_add_trigger(
             g, &(struct weft_timeline_trigger){{3.3, -1}, each});
     g->first_device[n] = 77;
     CHECK(!g->failed);
 }
+
+/* ---- Its file, and quantiles --------------------------------------------- */
 
 static void put(const struct weft_timeline *g, struct weft_string *out)
 {
@@ -177,6 +199,8 @@ static void test_quantile(void)
     }
 }
 
+/* ---- Its words ----------------------------------------------------------- */
+
 struct word {
     double left, right, y;
 };
@@ -201,14 +225,6 @@ static int find_words(const char *svg, struct word *out, int most)
     return n;
 }
 
-static int count(const char *text, const char *part)
-{
-    int n = 0;
-    for (; (text = strstr(text, part)) != NULL; text++)
-        n++;
-    return n;
-}
-
 static void check_words(const char *svg)
 {
     static struct word w[500];
@@ -222,6 +238,8 @@ static void check_words(const char *svg)
     }
     CHECK_INT(overlap, 0);
 }
+
+/* ---- What it draws ------------------------------------------------------- */
 
 /* The curve of samples begins anew with each round: as high as the round has
  * samples, and it ends at 0. */
@@ -248,6 +266,348 @@ static void check_rounds(const struct weft_timeline *g, const char *svg)
     CHECK(*p == '"');
 }
 
+struct drawn {
+    const struct weft_timeline *g;
+    const char *svg;
+    double scale; /* pixels of a second */
+};
+
+static double px(const struct drawn *w, double s)
+{
+    return LEFT + (s - w->g->start_s) * w->scale;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *) left, b = *(const double *) right;
+    return (a > b) - (a < b);
+}
+
+/* When anything changes, in pixels. Returns how many; sets the scale. */
+static int find_events(struct drawn *w, double *out)
+{
+    const struct weft_timeline *g = w->g;
+    int n = 0;
+    double last = g->start_s;
+    for (size_t i = 0; i < g->n_chunks; i++)
+        out[n++] = g->chunk[i].end.s;
+    for (size_t i = 0; i < g->n_pieces; i++) {
+        out[n++] = g->piece[i].start_s;
+        out[n++] = g->piece[i].end_s;
+    }
+    for (int i = 0; i < n; i++)
+        last = fmax(last, out[i]);
+    for (size_t i = 0; i < g->n_moves; i++)
+        out[n++] = g->move[i].at.s;
+    for (size_t i = 0; i < g->n_rounds; i++)
+        out[n++] = g->round[i].start.s;
+    w->scale = WIDTH / (last - g->start_s);
+    for (int i = 0; i < n; i++)
+        out[i] = px(w, out[i]);
+    qsort(out, (size_t) n, sizeof *out, ascending);
+    return n;
+}
+
+static size_t round_of(const struct drawn *w, double x)
+{
+    size_t r = 0;
+    while (r + 1 < w->g->n_rounds && px(w, w->g->round[r + 1].start.s) < x)
+        r++;
+    return r;
+}
+
+/* An instance's chunk of the round that ends next, NULL: none, and where it
+ * begins: behind the one before it, or when samples come. */
+static const struct weft_timeline_chunk *next_chunk(const struct drawn *w,
+                                                    int32_t instance,
+                                                    double x, double *begin)
+{
+    const struct weft_timeline *g = w->g;
+    size_t r = round_of(w, x);
+    const struct weft_timeline_chunk *c = g->chunk + g->round[r].first_chunk;
+    *begin = px(w, g->round[r].start.s);
+    for (size_t k = weft_timeline_round_chunks(g, r); k > 0; k--, c++) {
+        double end = px(w, c->end.s), comes = INFINITY;
+        if (c->instance != instance)
+            continue;
+        if (end > x)
+            return c;
+        for (size_t m = 0; m < g->n_moves; m++)
+            if (g->move[m].to == instance && g->move[m].at.s >= c->end.s)
+                comes = fmin(comes, px(w, g->move[m].at.s));
+        *begin = c->left > 0 ? end : comes;
+    }
+    return NULL;
+}
+
+/* Where a row has generated all that it does in a round; 0: nothing. */
+static double row_ends(const struct drawn *w, int32_t row, double x)
+{
+    size_t r = round_of(w, x);
+    const struct weft_timeline_chunk *c = w->g->chunk
+                                        + w->g->round[r].first_chunk;
+    double ends = 0;
+    for (size_t k = weft_timeline_round_chunks(w->g, r); k > 0; k--, c++)
+        ends = c->instance == row ? fmax(ends, px(w, c->end.s)) : ends;
+    return ends;
+}
+
+/* Of a row the samples, the blocks, and what it infers. */
+static void check_row(const struct drawn *w, int32_t row, int n,
+                      const double *x)
+{
+    static struct path samples, blocks, call[WEFT_TIMELINE_CALLS];
+    const struct weft_timeline *g = w->g;
+    double top, high, begin;
+    REQUIRE(sscanf(find(w->svg, "<rect x=\"64\" y=\"", row),
+                   "%lf\" width=\"1040\" height=\"%lf\"", &top, &high)
+            == 2);
+    bool generates = row < g->n_instances;
+    samples.n = blocks.n = 0;
+    if (generates) {
+        read_path(find(w->svg, "<path class=\"s\" d=\"", row), &samples);
+        read_path(find(w->svg, "<path class=\"k\" d=\"", row), &blocks);
+    }
+    for (int32_t c = 0; c < g->n_calls; c++)
+        read_path(strstr(find(w->svg, "<path fill=\"", c), "d=\"") + 3,
+                  &call[c]);
+    for (int i = 0; i < n; i++) {
+        const struct weft_timeline_chunk *c = next_chunk(w, row, x[i],
+                                                         &begin);
+        bool busy = c && begin < x[i];
+        check_level(&samples, x[i], top + high, high,
+                    busy ? (double) c->samples / g->slots : -1);
+        check_level(&blocks, x[i], top + high, high,
+                    busy ? (double) c->blocks / g->blocks : -1);
+        double infers[WEFT_TIMELINE_CALLS];
+        double share = x[i] > row_ends(w, row, x[i]) ? 1 : 0.5;
+        for (int32_t k = 0; k < g->n_calls; k++)
+            infers[k] = -1;
+        for (size_t k = 0; k < g->n_pieces; k++)
+            if (g->piece[k].row == row && px(w, g->piece[k].start_s) < x[i]
+                && x[i] < px(w, g->piece[k].end_s))
+                infers[g->piece[k].call] = share;
+        for (int32_t k = 0; k < g->n_calls; k++)
+            check_level(&call[k], x[i], top + high, high, infers[k]);
+    }
+}
+
+/* In rows too low for heights the deepest colour is that of most samples. */
+static void check_colours(const struct drawn *w)
+{
+    const struct weft_timeline *g = w->g;
+    static double most[512], is[512];
+    double top, x, y;
+    REQUIRE(sscanf(find(w->svg, "<rect x=\"64\" y=\"", 0), "%lf", &top) == 1);
+    for (int32_t i = 0; i < g->n_instances; i++)
+        most[i] = is[i] = 0;
+    for (size_t i = 0; i < g->n_chunks; i++)
+        most[g->chunk[i].instance] = fmax(most[g->chunk[i].instance],
+                                          g->chunk[i].samples);
+    for (const char *p = w->svg;
+         (p = strstr(p, "<path class=\"h\" fill-opacity=\"")); p++) {
+        double share;
+        REQUIRE(sscanf(p + 30, "%lf\" d=\"M%lf %lf", &share, &x, &y) == 3);
+        double *of = &is[(int) ((y - top + 0.02) * g->n_rows / 640)];
+        *of = fmax(*of, share);
+    }
+    for (int32_t i = 0; i < g->n_instances; i++)
+        CHECK(fabs(is[i] - 0.2 - 0.8 * most[i] / g->slots) < 0.006);
+}
+
+/* The shares of samples left, and of all caches' blocks; -1 once a round's last
+ * chunk has ended. */
+static void share_at(const struct drawn *w, double x, double *left_out,
+                     double *used_out)
+{
+    const struct weft_timeline *g = w->g;
+    size_t r = round_of(w, x), n = weft_timeline_round_chunks(g, r), most = 0;
+    const struct weft_timeline_chunk *c = g->chunk + g->round[r].first_chunk;
+    double left = (double) weft_timeline_round_samples(g, r), used = 0;
+    double next = INFINITY, begin;
+    for (size_t i = 0; i < g->n_rounds; i++)
+        if (most < weft_timeline_round_samples(g, i))
+            most = weft_timeline_round_samples(g, i);
+    for (size_t k = 0; k < n; k++) {
+        double end = px(w, c[k].end.s);
+        left -= end < x ? c[k].ended : 0;
+        next = end < x ? next : fmin(next, end);
+    }
+    for (int32_t i = 0; i < g->n_instances; i++) {
+        const struct weft_timeline_chunk *has = next_chunk(w, i, x, &begin);
+        bool shows = has != NULL;
+        /* samples that come show with the end of their first chunk */
+        for (size_t k = 0; k < n && has; k++)
+            if (c[k].instance == i && px(w, c[k].end.s) < x)
+                shows = c[k].left > 0 || px(w, has->end.s) < next + 0.5;
+        used += shows ? has->blocks : 0;
+    }
+    *left_out = isfinite(next) ? left / (double) most : -1;
+    *used_out = isfinite(next) ? used / g->blocks / g->n_instances : -1;
+}
+
+/* Arrows go from the middle of a row to that of another when samples move, and
+ * tell of all of them. */
+static void check_arrows(const struct drawn *w)
+{
+    static const char arrow[] =
+        "<path class=\"m\" marker-end=\"url(#move)\" d=\"";
+    const struct weft_timeline *g = w->g;
+    size_t sum = 0, n;
+    for (int i = count(w->svg, arrow) - 1; i >= 0; i--) {
+        double x, y[2], top, high, nearest = INFINITY;
+        int row[2];
+        REQUIRE(sscanf(find(w->svg, arrow, i),
+                       "M%lf %lfC%*f %*f %*f %*f %*f %lf\"><title>%zu from "
+                       "%d to %d",
+                       &x, &y[0], &y[1], &n, &row[0], &row[1])
+                == 6);
+        for (int k = 0; k < 2; k++) {
+            REQUIRE(sscanf(find(w->svg, "<rect x=\"64\" y=\"", row[k]),
+                           "%lf\" width=\"1040\" height=\"%lf\"", &top, &high)
+                    == 2);
+            CHECK(fabs(y[k] - top - high / 2) < 0.02);
+        }
+        for (size_t k = 0; k < g->n_moves; k++)
+            if (g->move[k].from == row[0] && g->move[k].to == row[1])
+                nearest = fmin(nearest, fabs(px(w, g->move[k].at.s) - x));
+        CHECK(nearest < 0.01);
+        sum += n;
+    }
+    CHECK_INT(sum, g->n_moves);
+}
+
+static void check_curves(const struct drawn *w, int n, const double *x)
+{
+    static struct path samples, blocks;
+    int above = count(w->svg, "<path class=\"k\" d=\"") - 1;
+    const char *area = find(w->svg, "<path class=\"l\" d=\"", 0);
+    double ground, left, used;
+    CHECK_INT(above, w->g->n_rows * 24 <= 640 ? w->g->n_instances : 0);
+    REQUIRE(sscanf(area, "M%*f %lf", &ground) == 1);
+    read_path(area, &samples);
+    read_path(find(w->svg, "<path class=\"k\" d=\"", above), &blocks);
+    for (int i = 0; i < n; i++) {
+        share_at(w, x[i], &left, &used);
+        check_level(&samples, x[i], ground, CURVES, left);
+        check_level(&blocks, x[i], ground, CURVES, used);
+    }
+}
+
+/* How many of all lengths are at most so long. */
+static size_t count_to(const struct weft_timeline *g, int32_t tokens)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_samples; i++)
+        n += g->sample[i].response <= tokens;
+    return n;
+}
+
+static bool moved(const struct weft_timeline *g, size_t sample)
+{
+    for (size_t i = 0; i < g->n_moves; i++)
+        if ((size_t) g->move[i].sample == sample)
+            return true;
+    return false;
+}
+
+/* Bars stand on one another: samples that stayed, moved, were cut. */
+static void check_lengths(const struct drawn *w)
+{
+    static const char *const class[] = {"s", "mv", "ct"};
+    static const double share[] = {0.5, 0.9, 0.99, 1};
+    const struct weft_timeline *g = w->g;
+    static struct path bars;
+    int32_t n[91][3] = {{0}}, longest = 0, most = 0;
+    int each, ended = 0;
+    REQUIRE(sscanf(find(w->svg, ">tokens of a response, samples by ", 0),
+                   "%d (red", &each)
+            == 1);
+    for (size_t i = 0; i < g->n_samples; i++) {
+        int32_t tokens = g->sample[i].response, b = tokens / each;
+        n[b][g->sample[i].cut ? 2 : moved(g, i)]++;
+        if (n[b][0] + n[b][1] + n[b][2] > most)
+            most = n[b][0] + n[b][1] + n[b][2];
+        longest = tokens > longest ? tokens : longest;
+    }
+    int n_bins = longest / each + 1, rows = count(w->svg, "<title>instance ");
+    double wide = (double) WIDTH / n_bins, ground = 0;
+    CHECK(n_bins <= 66);
+    for (int i = count(w->svg, "class=\"a\"/>") - 1; ground <= 0; i--)
+        if (find_line(w->svg, "a", i).x2 > LEFT + WIDTH - 1)
+            ground = find_line(w->svg, "a", i).y;
+    for (int k = 0; k < 3; k++) {
+        char word[32];
+        snprintf(word, sizeof word, "<path class=\"%s\" d=\"", class[k]);
+        read_path(find(w->svg, word, k == 0 ? rows : 0), &bars);
+        for (int b = 0; b < n_bins; b++) {
+            double sum = n[b][0] + (k > 0) * n[b][1] + (k > 1) * n[b][2];
+            double at[] = {0.01, 0.93, 0.95};
+            for (int i = 0; i < 3; i++)
+                check_level(&bars, LEFT + (b + at[i]) * wide, ground, LENGTHS,
+                            n[b][k] > 0 && i < 2 ? sum / most : -1);
+            ended += n[b][k];
+        }
+    }
+    CHECK_INT(ended, g->n_samples);
+    for (int i = 0; i < 4; i++) {
+        static const char *const name[] = {"p50", "p90", "p99", "longest"};
+        double wanted = share[i] * (double) g->n_samples - 1e-9;
+        int32_t tokens = 0;
+        char text[32];
+        while ((double) count_to(g, tokens) < wanted)
+            tokens++;
+        struct line q = find_line(w->svg, "q", i);
+        CHECK(fabs(q.x - LEFT - (tokens + 0.5) * wide / each) < 0.01);
+        CHECK(fabs(q.x2 - q.x) < 1e-9 && fabs(q.y2 - ground) < 0.01);
+        CHECK(q.y < ground - LENGTHS);
+        snprintf(text, sizeof text, ">%s: %d</text>", name[i], (int) tokens);
+        CHECK_INT(count(w->svg, text), 1);
+    }
+}
+
+/* Lines when the last samples are chosen, and when all have ended. */
+static void check_marks(const struct drawn *w)
+{
+    const struct weft_timeline *g = w->g;
+    double ends = 0;
+    for (size_t i = g->round[g->n_rounds - 1].first_chunk; i < g->n_chunks;
+         i++)
+        ends = fmax(ends, px(w, g->chunk[i].end.s));
+    CHECK(fabs(find_line(w->svg, "z", 0).x - ends) < 0.01);
+    for (size_t i = 0; i < g->n_triggers; i++)
+        CHECK(fabs(find_line(w->svg, "r", (int) i).x
+                   - px(w, g->trigger[i].at.s))
+              < 0.01);
+    for (size_t r = 1; r < g->n_rounds; r++)
+        CHECK(fabs(find_line(w->svg, "o", (int) r - 1).x
+                   - px(w, g->round[r].start.s))
+              < 0.01);
+}
+
+/* Each place between two events that a pixel or more parts, near both; what is
+ * drawn of inference is 0.3 pixels wide at least. */
+static void check_drawn(const struct weft_timeline *g, const char *svg)
+{
+    static double event[8000], x[16000];
+    struct drawn w = {g, svg, 0};
+    int n_events = find_events(&w, event), n = 0;
+    for (int i = 1; i < n_events; i++)
+        if (event[i] - event[i - 1] >= 1) {
+            x[n++] = event[i - 1] + 0.35;
+            x[n++] = event[i] - 0.03;
+        }
+    CHECK(n >= 4);
+    for (int32_t i = 0; i < g->n_rows && g->n_rows < 10; i++)
+        check_row(&w, i, n, x);
+    if (g->n_rows * 12 > 640)
+        check_colours(&w);
+    check_curves(&w, n, x);
+    check_lengths(&w);
+    check_marks(&w);
+    check_arrows(&w);
+}
+
 static void test_picture(void)
 {
     static const int32_t size[][2] = {{1, 1},  {2, 20}, {8, 16}, {3, 1},
@@ -268,6 +628,7 @@ static void test_picture(void)
             CHECK_INT(count(svg.data, "class=\"o\"/>"), rounds - 1);
             CHECK_INT(count(svg.data, " in 3 rounds on "), rounds == 3);
             check_rounds(&g, svg.data);
+            check_drawn(&g, svg.data);
             CHECK_INT(count(svg.data, "class=\"m\" marker-end=\"url(#move)\""
                                       " d=\"M"),
                       arrows);
