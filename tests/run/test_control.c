@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the controller of generation and the dealing of inference do for each
- * chunk does not grow with instances: their basic blocks are counted in
- * recordings of few and of many, with as many samples for each instance, of the
- * same lengths.
+ * chunk grows neither with instances nor with tokens: their basic blocks are
+ * counted in recordings of few and of many instances, with as many samples for
+ * each, of the same lengths; and of few with chunks and samples that are
+ * several times as long.
  */
 #include "count_blocks.h"
 #include "described_run.h"
 #include "second_costs.h"
 
-enum { FEW = 16, MANY = 128, EACH = 4, LONGEST = 60 };
+enum { FEW = 16, MANY = 128, EACH = 4, LONGEST = 60, CHUNK = 4, LONGER = 8 };
 
 static struct fixture fixture;
 static struct weft_err err;
 
 static void setup(void)
 {
+    struct weft_init_options o = fixture_model();
+    o.max_positions = 1024;
     fixture_make(&fixture);
+    fixture_init_model(&fixture, "long", &o);
 }
 
 static void teardown(void)
@@ -41,35 +45,48 @@ static void list_order(const struct weft_trainer *t, int n_samples,
         REQUIRE_OK(weft_rollout_order_add(out, i % n_instances, &err), err);
 }
 
-/* Blocks of each chunk. layout: of n_devices, to be filled in; more: words,
- * NULL at their end. */
-static double count(int n_devices, const char *layout, bool costs,
+/* Blocks of each chunk. layout: of n_devices, to be filled in; times: as many
+ * tokens of a chunk and of a response as else; more: words, NULL at their
+ * end. */
+static double count(int n_devices, int times, const char *layout, bool costs,
                     const char *const *more)
 {
+    static const char *const role[] = {"actor", "critic", "reference"};
     const struct weft_g_job job = {1, n_devices, true, 0, false};
-    int n_samples = EACH * n_devices, n = 8, n_chunks = 0;
-    char text[3][64];
-    const char *word[16] = {"data.shuffle=false",
+    int n_samples = EACH * n_devices, n = 12, n_chunks = 0;
+    char text[5][64], model[3][300];
+    const char *word[20] = {model[0],
+                            model[1],
+                            model[2],
+                            "data.shuffle=false",
                             "runtime.overlap=false",
-                            "rollout.max_new_tokens=60",
-                            "rollout.chunk_tokens=2",
+                            "train.micro_batch_tokens=1",
                             "rollout.slots=4",
                             text[0],
                             text[1],
-                            text[2]};
+                            text[2],
+                            text[3],
+                            text[4]};
     struct described_run d;
     struct weft_cluster cluster;
     struct weft_rollout_order order;
     int32_t n_total[EACH * MANY];
+    for (int i = 0; i < 3; i++)
+        snprintf(model[i], sizeof model[i], "model.%s=%s/long", role[i],
+                 fixture.dir);
     snprintf(text[0], sizeof text[0], layout, n_devices);
     snprintf(text[1], sizeof text[1], "rollout.prompts=%d", n_samples / 2);
     snprintf(text[2], sizeof text[2], "numerics.gradient_groups=%d",
              n_devices);
+    snprintf(text[3], sizeof text[3], "rollout.max_new_tokens=%d",
+             times * LONGEST);
+    snprintf(text[4], sizeof text[4], "rollout.chunk_tokens=%d",
+             times * CHUNK);
     while (*more)
         word[n++] = *more++;
     describe_run(&fixture, &job, n, word, &d);
     for (int i = 0; i < n_samples; i++)
-        n_total[i] = length_of(i);
+        n_total[i] = times * length_of(i);
     list_order(d.t, n_samples, &order);
     const struct weft_recorded how = {
         .rank = -1,
@@ -84,8 +101,8 @@ static double count(int n_devices, const char *layout, bool costs,
     long long n_blocks = count_blocks - n_before;
     for (int64_t i = 0; i < d.r.n_tasks; i++)
         n_chunks += strcmp(weft_recording_op(&d.r, i), "gen_chunk") == 0;
-    printf("%d devices: %lld blocks, %d chunks\n", n_devices, n_blocks,
-           n_chunks);
+    printf("%d devices, %d times: %lld blocks, %d chunks\n", n_devices, times,
+           n_blocks, n_chunks);
     weft_rollout_order_release(&order);
     forget_run(&d);
     return (double) n_blocks / n_chunks;
@@ -94,9 +111,10 @@ static double count(int n_devices, const char *layout, bool costs,
 /* What finds the first of many takes a logarithm of them. */
 static void compare(const char *layout, bool costs, const char *const *more)
 {
-    double few = count(FEW, layout, costs, more);
+    double few = count(FEW, 1, layout, costs, more);
     CHECK(few > 0);
-    CHECK(count(MANY, layout, costs, more) < 1.25 * few);
+    CHECK(count(MANY, 1, layout, costs, more) < 1.25 * few);
+    CHECK(count(FEW, LONGER, layout, costs, more) < 1.05 * few);
 }
 
 static void test_costs(void)
