@@ -112,6 +112,20 @@ model; echo '{"model": {"type": "Unigram"}}' >"$dir/model/tokenizer.json"
 expect 1 "Unigram" ppo "model.actor=$dir/model"
 model; echo '{"model": ' >"$dir/model/tokenizer.json"
 expect 1 "tokenizer.json" ppo "model.actor=$dir/model"
+# no token is one z: "zz!" can be spelled, "az!" cannot
+model; sed -i 's/^   "z": /   "zz": /' "$dir/model/tokenizer.json"
+expect 1 "weft train: the tokens of '$dir/model' cannot spell rollout.stop 'az!'" \
+    ppo "model.actor=$dir/model" rollout.stop=az!
+generate() # words...
+{
+    "$weft" generate "$dir/model" --prompt 1+1= --max-new-tokens 2 \
+        -o "$dir/lines" "$@"
+}
+expect 1 "weft generate: the tokens of '$dir/model' cannot spell --stop 'az!'" \
+    generate --stop zz! --stop az!
+[ -z "$(ls "$dir" | grep lines)" ] ||
+    { echo "FAIL a refused weft generate left $(ls "$dir")"; failed=1; }
+expect 0 "" generate --stop zz!
 
 # ---- Machine -------------------------------------------------------------
 expect 1 "needs" ppo runtime.memory_limit_gib=0.001
