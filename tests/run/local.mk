@@ -132,8 +132,10 @@ check_PROGRAMS += %D%/test_deal
 check_PROGRAMS += %D%/test_prefix
 %C%_test_prefix_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_tail
+%C%_test_tail_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_tail_LDADD = $(all_libs)
 %C%_test_tail_LDFLAGS = -Wl,--wrap=weft_migration_decide \
+	-Wl,--wrap=weft_insert_gen_unpack -Wl,--wrap=weft_gen_copy_bytes \
 	-Wl,--wrap=weft_overlap_choose
 # What control does is counted in code of its own.
 check_LTLIBRARIES = %D%/libcount_blocks.la

@@ -4,17 +4,20 @@
  * samples move is made of, by hand; and a run of which a rank dies while its
  * last samples move:
  *
- *     test_tail RANK CONFIG.yaml key=value ...
+ *     test_tail decides|unpacks RANK CONFIG.yaml key=value ...
  *
- * does what `weft train` does, but that rank ends itself by SIGKILL as soon as
- * its controller has decided that samples move, in the second iteration
+ * does what `weft train` does, but in the second iteration that rank ends
+ * itself by SIGKILL: as soon as its controller has decided that samples move,
+ * or when it has taken in the first page of a cache that came
  * (tests/run/tail_ranks.sh).
  */
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "described_run.h"
 
+#include "codelets/gen_pages.h"
 #include "lm/migration.h"
 #include "plan/costs.h"
 #include "lm/passes.h"
@@ -503,7 +506,7 @@ static void test_chosen_by(void)
 
 /* ---- A rank that dies --------------------------------------------------- */
 
-static bool dies; /* by the next decision */
+static bool decides, unpacks; /* dies by what it does next */
 
 __typeof__(weft_migration_decide) __real_weft_migration_decide,
     __wrap_weft_migration_decide;
@@ -514,20 +517,51 @@ int __wrap_weft_migration_decide(struct weft_migration *m, int32_t n_left,
 {
     int rc = __real_weft_migration_decide(m, n_left, left, sample,
                                           decided_out, e);
-    if (!rc && *decided_out && dies)
+    if (!rc && *decided_out && decides)
         raise(SIGKILL);
     return rc;
+}
+
+/* Pages are copied where caches are packed, too, by a rank that takes none. */
+static atomic_bool takes;
+
+__typeof__(weft_insert_gen_unpack) __real_weft_insert_gen_unpack,
+    __wrap_weft_insert_gen_unpack;
+void __wrap_weft_insert_gen_unpack(struct weft_seq *seq,
+                                   const struct weft_where *where,
+                                   struct weft_tile *taken,
+                                   struct weft_tile *cache, int32_t n_arenas,
+                                   struct weft_tile *const arena[],
+                                   int32_t n_pages)
+{
+    if (unpacks && weft_seq_is_here(seq, where))
+        takes = true;
+    __real_weft_insert_gen_unpack(seq, where, taken, cache, n_arenas, arena,
+                                  n_pages);
+}
+
+__typeof__(weft_gen_copy_bytes) __real_weft_gen_copy_bytes,
+    __wrap_weft_gen_copy_bytes;
+void __wrap_weft_gen_copy_bytes(struct CUstream_st *stream, void *to,
+                                const void *from, size_t bytes)
+{
+    __real_weft_gen_copy_bytes(stream, to, from, bytes);
+    if (takes)
+        raise(SIGKILL);
 }
 
 static int die(int argc, char **argv)
 {
     struct weft_trainer *t;
     int rc = weft_world_open(&err);
+    bool is_victim = weft_world_rank() == atoi(argv[2]);
     if (!rc)
-        rc = weft_trainer_open(argv[2], argc - 3,
-                               (const char *const *) argv + 3, &t, &err);
+        rc = weft_trainer_open(argv[3], argc - 4,
+                               (const char *const *) argv + 4, &t, &err);
     while (!rc && !weft_trainer_done(t)) {
-        dies = t->iteration == 1 && weft_world_rank() == atoi(argv[1]);
+        bool now = is_victim && t->iteration == 1;
+        decides = now && strcmp(argv[1], "decides") == 0;
+        unpacks = now && strcmp(argv[1], "unpacks") == 0;
         rc = weft_trainer_step(t, &err);
     }
     if (rc)
@@ -547,6 +581,6 @@ int main(int argc, char **argv)
         {"test_pass_meetings", test_pass_meetings},
         {"test_weights", test_weights},
         {"test_chosen_by", test_chosen_by}};
-    return argc > 3 ? die(argc, argv)
+    return argc > 4 ? die(argc, argv)
                     : weft_test_main("run/tail", tests, WEFT_COUNT(tests));
 }
