@@ -2,13 +2,14 @@
 /*
  * Runs that offload frozen models: the bits of runs that do not, also when the
  * files are gone; weights leave memory between uses and the host's copy is
- * counted beside it; metrics and the report say what it took. The same for
- * optimizer states of trained models, of which two updates' are there at most.
+ * counted beside it; they come back while others still generate; metrics and
+ * the report say what it took. The same for optimizer states of trained models,
+ * of which two updates' are there at most.
  */
 #include <math.h>
 
-#include "run/trainer.h"
-#include "run_fixture.h"
+#include "described_run.h"
+#include "plan/engine/engine.h"
 
 static struct fixture fixture;
 static char judge[512], reward[700];
@@ -156,6 +157,117 @@ static void test_offload_memory(void)
     CHECK_INT(at_rest[0], at_rest[1] + host); /* one place has it all */
 }
 
+/* ---- When weights come back ---------------------------------------------- */
+
+enum { DEVICES = 2, ITERATIONS = 2, SAMPLES = 12 };
+
+/* A chunk takes a second, and other tasks a thousandth. */
+static double chunk_second(void *ctx, const struct weft_recording *r,
+                           int64_t task, int32_t device)
+{
+    (void) ctx;
+    (void) device;
+    return strcmp(weft_recording_op(r, task), "gen_chunk") == 0 ? 1 : 1e-3;
+}
+
+static void at_once(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out)
+{
+    (void) ctx;
+    (void) r;
+    (void) task;
+    *out = (struct weft_engine_message){.latency_s = 0};
+}
+
+/* When the instances of an iteration have ended. Returns the task that takes
+ * out its first sample that has. */
+static int64_t first_ended(const struct weft_recording *r,
+                           const struct weft_engine *e, int32_t iteration,
+                           double ends_s[DEVICES])
+{
+    int64_t first = -1;
+    struct weft_span span;
+    int32_t d;
+    ends_s[0] = ends_s[1] = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const char *op = weft_recording_op(r, i);
+        if (r->task[i].iteration != iteration)
+            continue;
+        if (first < 0 && strcmp(op, "gen_retire") == 0)
+            first = i;
+        if (strcmp(op, "gen_chunk") != 0)
+            continue;
+        REQUIRE(weft_engine_span(e, i, &span, &d) && d >= 0);
+        ends_s[d] = fmax(ends_s[d], span.end_s);
+    }
+    REQUIRE(first >= 0 && ends_s[0] < ends_s[1] - 2);
+    return first;
+}
+
+/* Weights are called for before any sample has ended, and the device that
+ * generates no more has all of them within a second, while the other one still
+ * does. */
+static void check_restored(const struct weft_recording *r,
+                           const struct weft_engine *e, int32_t iteration)
+{
+    double ends_s[DEVICES];
+    int64_t first = first_ended(r, e, iteration, ends_s);
+    int n[DEVICES] = {0};
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *task = &r->task[i];
+        struct weft_span span;
+        int32_t d;
+        if (task->iteration != iteration
+            || task->priority != WEFT_PRIORITY_RESTORE
+            || strcmp(weft_recording_op(r, i), "copy") != 0)
+            continue;
+        n[task->place]++;
+        CHECK(i < first);
+        REQUIRE(weft_engine_span(e, i, &span, &d));
+        if (task->place == 0)
+            CHECK(span.end_s < ends_s[0] + 1);
+    }
+    CHECK(n[0] > 5 && n[0] == n[1]); /* of two models' tiles */
+}
+
+static void test_offload_beside(void)
+{
+    static const char *const fusion[] = {
+        "rollout.inter_stage_fusion=false",
+        "rollout.inter_stage_fusion={remaining: 30%, instances: 1}"};
+    static const int32_t place_of[] = {0, 1};
+    const struct weft_g_job job = {1, DEVICES, true, 0, false};
+    for (int k = 0; k < 2; k++) {
+        int32_t length[ITERATIONS * SAMPLES];
+        const char *word[] = {reward, "layout=dp2,offload",
+                              "rollout.chunk_tokens=2", "iterations=2",
+                              fusion[k]};
+        struct described_run d;
+        struct weft_engine *e;
+        struct weft_err err;
+        for (int i = 0; i < ITERATIONS * SAMPLES; i++)
+            length[i] = i % SAMPLES < SAMPLES / 2 ? 1 : 12;
+        describe_run(&fixture, &job, (int) WEFT_COUNT(word), word, &d);
+        const struct weft_recorded how = {.rank = -1,
+                                          .iterations = ITERATIONS,
+                                          .n_total = length,
+                                          .responses = true};
+        REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
+        const struct weft_engine_job engine = {.n_devices = DEVICES,
+                                               .n_places = DEVICES,
+                                               .places_per_rank = DEVICES,
+                                               .place_of = place_of,
+                                               .seconds = chunk_second,
+                                               .message = at_once};
+        REQUIRE_OK(weft_engine_create(&engine, &d.r, &e, &err), err);
+        REQUIRE_OK(weft_engine_run(e, &err), err);
+        for (int32_t i = 0; i < ITERATIONS; i++)
+            check_restored(&d.r, e, i);
+        weft_engine_free(e);
+        forget_run(&d);
+    }
+}
+
 /* ---- Optimizer states ----------------------------------------------------- */
 
 static void test_optimizer_layouts(void)
@@ -283,6 +395,7 @@ WEFT_TESTS("run/offload", {"make", test_make},
            {"test_offload_layouts", test_offload_layouts},
            {"test_offload_gone", test_offload_gone},
            {"test_offload_memory", test_offload_memory},
+           {"test_offload_beside", test_offload_beside},
            {"test_offload_metrics", test_offload_metrics},
            {"test_optimizer_layouts", test_optimizer_layouts},
            {"test_optimizer_memory", test_optimizer_memory},
