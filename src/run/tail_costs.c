@@ -139,8 +139,7 @@ static int priced_init(const struct weft_iteration_set *set, bool texts,
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
         const struct weft_iteration_call *c = &p->call[k];
         const struct weft_g_layout *layout = &t->layout[c->call];
-        if (!competes(set, c) || (c->length && !texts)
-            || out->n_models == WEFT_OVERLAP_MODELS)
+        if (!competes(set, c) || (c->length && !texts))
             continue;
         out->replicas[out->n_models] = (double) layout->plan.dp / replicas;
         out->call[out->n_models] = c->call;

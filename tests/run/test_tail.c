@@ -504,6 +504,47 @@ static void test_chosen_by(void)
     weft_world_close();
 }
 
+/* All calls count, as many as reward models, reference and critic are. */
+static void test_many_models(void)
+{
+    enum { REWARDS = WEFT_MAX_REWARDS };
+    static int32_t length[PAST + 1][TEXTS];
+    const struct weft_g_job job = {1, DEVICES, true, 0, false};
+    const struct weft_cluster cluster = cluster_of(1e12, 1e12, layer_s);
+    struct weft_init_options o = fixture_model();
+    struct fixture f;
+    struct described_run d;
+    char reward[600 * REWARDS] = "reward=[";
+    const char *word[] = {reward, "layout=dp4", "data.shuffle=false",
+                          "iterations=3", "rollout.inter_stage_fusion=true"};
+    const struct weft_recorded how = {.rank = -1,
+                                      .iterations = PAST + 1,
+                                      .n_total = length[0],
+                                      .responses = true,
+                                      .costs = costs_of(&cluster)};
+    o.scalar_head = true;
+    o.tied = false;
+    memset(&chosen, 0, sizeof chosen);
+    fixture_make(&f);
+    fixture_init_model(&f, "scores", &o);
+    for (size_t k = 0; k < REWARDS; k++)
+        snprintf(reward + strlen(reward), 600,
+                 "%s{type: model, model: %s/scores, name: r%d}",
+                 k ? ", " : "", f.dir, (int) k);
+    strcat(reward, "]");
+    for (int i = 0; i <= PAST; i++)
+        for (int k = 0; k < TEXTS; k++)
+            length[i][k] = length_of(i, k);
+    describe_run(&f, &job, (int) WEFT_COUNT(word), word, &d);
+    REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
+    CHECK_INT(chosen.n_jobs, PAST);
+    CHECK_INT(chosen.job[0].n_models, REWARDS + 2);
+    for (int k = 0; k < REWARDS + 2; k++)
+        CHECK(fabs(chosen.infer_s[k] / (2 * layer_s) - 1) < 1e-4);
+    forget_run(&d);
+    fixture_remove(&f);
+}
+
 /* ---- A rank that dies --------------------------------------------------- */
 
 static bool decides, unpacks; /* dies by what it does next */
@@ -580,7 +621,8 @@ int main(int argc, char **argv)
         {"test_pass_bytes", test_pass_bytes},
         {"test_pass_meetings", test_pass_meetings},
         {"test_weights", test_weights},
-        {"test_chosen_by", test_chosen_by}};
+        {"test_chosen_by", test_chosen_by},
+        {"test_many_models", test_many_models}};
     return argc > 4 ? die(argc, argv)
                     : weft_test_main("run/tail", tests, WEFT_COUNT(tests));
 }

@@ -7,6 +7,8 @@
 #include "base/min_tree.h"
 #include "plan/fusion/inside.h"
 
+_Static_assert(WEFT_OVERLAP_MODELS <= 32, "bits of what a worker has");
+
 struct ended {
     double end_s, tokens;
     int32_t index;

@@ -31,8 +31,9 @@
 #define WEFT_PLAN_FUSION_OVERLAP_H
 
 #include "plan/fusion/migrate.h"
+#include "plan/task.h"
 
-enum { WEFT_OVERLAP_MODELS = 8 };
+enum { WEFT_OVERLAP_MODELS = WEFT_MAX_CALLS };
 
 /* In tokens. */
 struct weft_overlap_sample {
