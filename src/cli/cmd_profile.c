@@ -187,13 +187,10 @@ static void print_summary(const struct weft_costs_file *f, bool gpus,
            f->machine.n_devices > 1 ? "s" : "", f->n_ops, seconds);
     printf(
         "to insert a task takes %.2f us and %.2f for each of its tiles, from "
-        "one to the next\n%.2f and %.2f; copies move",
+        "one to the next\n%.2f and %.2f; copies move %.1f GB/s on each "
+        "device\n",
         f->insert_s * 1e6, f->insert_tile_s * 1e6, f->task_s * 1e6,
-        f->task_tile_s * 1e6);
-    for (int32_t k = 0; k < f->n_memory; k++)
-        printf("%s %.1f GB/s with %d", k ? "," : "", f->memory[k] / 1e9,
-               k + 1);
-    printf(" busy\n");
+        f->task_tile_s * 1e6, f->memory / 1e9);
     if (gpus)
         printf("between a GPU and host memory %.1f GB/s", f->host / 1e9);
     if (f->inside > 0)

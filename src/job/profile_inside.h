@@ -65,8 +65,8 @@ int weft_profile_samples(struct weft_profile_bench *b, struct weft_err *err);
  * order; nothing where either is missing. */
 int weft_profile_moves(struct weft_profile_bench *b,
                        const struct weft_shape *shape, struct weft_err *err);
-/* profile_memory.c: copies with 1 to all devices busy, those between GPUs and
- * host memory, and empty tasks. */
+/* profile_memory.c: copies, those between GPUs and host memory, and empty
+ * tasks. */
 int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err);
 
 #endif

@@ -8,6 +8,7 @@ enum {
     SMALL = 4096,
     TIMES = 4,
     TURNS = 4,
+    ROUNDS = 3,
     EMPTY = 2000,
     MANY = 17
 };
@@ -34,36 +35,35 @@ static int pair_create(struct weft_profile_bench *b, enum way way, int32_t i,
                                  &out[1], err);
 }
 
-/* TURNS copies of each of n devices at the same time; bytes of each per
- * second. */
-static int copies(struct weft_profile_bench *b, int32_t n, size_t bytes,
+/* TURNS copies of each device at the same time; bytes of each per second. */
+static int copies(struct weft_profile_bench *b, size_t bytes,
                   struct weft_tile *const tile[], double *rate_out,
                   struct weft_err *err)
 {
     struct weft_span span = {0, 0};
-    for (int32_t i = 0; i < TURNS * n; i++) {
-        const struct weft_where where = {
-            .device = i % n, .micro_batch = -1, .layer = -1, .span = &span};
-        weft_insert_copy(b->seq, &where, tile[2 * (i % n)],
-                         tile[2 * (i % n) + 1]);
+    for (int32_t i = 0; i < TURNS * b->n; i++) {
+        const struct weft_where where = {.device = i % b->n,
+                                         .micro_batch = -1,
+                                         .layer = -1,
+                                         .span = &span};
+        weft_insert_copy(b->seq, &where, tile[2 * where.device],
+                         tile[2 * where.device + 1]);
     }
     int rc = weft_context_wait(b->seq, 0, err);
     *rate_out = (double) bytes * TURNS / (span.end_s - span.start_s);
     return rc;
 }
 
-/* Of `least` to all devices at the same time, rate_out[k] is that of k + 1. */
+/* The last round's rate counts: in the first one pages are new. */
 static int size(struct weft_profile_bench *b, enum way way, size_t bytes,
-                int32_t least, double rate_out[], struct weft_err *err)
+                double *rate_out, struct weft_err *err)
 {
     struct weft_tile **tile = weft_alloc(2 * (size_t) b->n, sizeof *tile);
     int rc = tile ? 0 : weft_err_nomem(err, "tiles", (size_t) b->n * 16);
     for (int32_t i = 0; i < b->n && !rc; i++)
         rc = pair_create(b, way, i, bytes, &tile[2 * i], err);
-    if (!rc) /* first use of pages */
-        rc = copies(b, b->n, bytes, tile, &rate_out[b->n - 1], err);
-    for (int32_t k = least; k <= b->n && !rc; k++)
-        rc = copies(b, k, bytes, tile, &rate_out[k - 1], err);
+    for (int32_t i = 0; i < ROUNDS && !rc; i++)
+        rc = copies(b, bytes, tile, rate_out, err);
     for (int32_t i = 0; tile && i < 2 * b->n; i++)
         weft_tile_release(tile[i]);
     weft_free(tile);
@@ -73,19 +73,17 @@ static int size(struct weft_profile_bench *b, enum way way, size_t bytes,
 /* Between GPUs and host memory, and from each GPU to the next. */
 static int links(struct weft_profile_bench *b, struct weft_err *err)
 {
-    double rate[3][WEFT_MAX_DEVICES];
-    int32_t all = b->n - 1;
+    double down, up, next = 0;
     weft_profile_goes_on(b, "copies over links, bytes", LARGE);
-    int rc = size(b, TO_HOST, LARGE, b->n, rate[0], err);
+    int rc = size(b, TO_HOST, LARGE, &down, err);
     if (!rc)
-        rc = size(b, FROM_HOST, LARGE, b->n, rate[1], err);
+        rc = size(b, FROM_HOST, LARGE, &up, err);
     if (!rc && b->n > 1)
-        rc = size(b, TO_NEXT, LARGE, b->n, rate[2], err);
+        rc = size(b, TO_NEXT, LARGE, &next, err);
     if (rc)
         return rc;
-    bool up = rate[1][all] < rate[0][all];
-    b->file->host = rate[up][all];
-    b->file->inside = b->n > 1 ? rate[2][all] : 0;
+    b->file->host = up < down ? up : down;
+    b->file->inside = next;
     return 0;
 }
 
@@ -170,16 +168,14 @@ static int empty(struct weft_profile_bench *b, struct weft_err *err)
 
 int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err)
 {
-    double rate[WEFT_MAX_DEVICES];
+    double rate = 0;
     int rc = 0;
     b->part_end_s = b->start_s + b->options->limit_s;
     for (size_t bytes = SMALL; bytes <= LARGE && !rc; bytes *= TIMES) {
         weft_profile_goes_on(b, "copies, bytes", (int64_t) bytes);
-        rc = size(b, WITHIN, bytes, 1, rate, err);
+        rc = size(b, WITHIN, bytes, &rate, err);
     }
-    /* a copy within a memory reads and writes */
-    for (int32_t k = 0; k < b->n && !rc; k++)
-        b->file->memory[b->file->n_memory++] = 2 * rate[k];
+    b->file->memory = 2 * rate; /* a copy within a memory reads and writes */
     if (!rc && b->options->n_gpus > 0)
         rc = links(b, err);
     weft_profile_goes_on(b, "empty tasks", EMPTY);

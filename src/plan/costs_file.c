@@ -469,7 +469,7 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
     /* a message between processes, where it was not measured: assumed */
     const double inside_s = 1e-6, network_s = 2e-5;
     double f32 = fastest(f, WEFT_F32), bf16 = fastest(f, WEFT_BF16);
-    double copies = f->n_memory > 0 ? f->memory[f->n_memory - 1] : rate;
+    double copies = f->memory > 0 ? f->memory : rate;
     double host = f->host > 0 ? f->host : copies;
     double inside = f->inside > 0 ? f->inside : host;
     double messages = weft_costs_file_rate(f);

@@ -58,11 +58,10 @@ struct weft_costs_file {
      * and the program to insert one; and more for each tile that the task uses
      */
     double task_s, task_tile_s, insert_s, insert_tile_s;
-    int32_t n_memory;
-    double memory[64]; /* bytes per second of each device if k + 1 are busy */
-    /* of GPUs, bytes per second of each, all busy: to or from host memory, the
-     * slower way; from one GPU to the next. 0: not measured */
-    double host, inside;
+    /* bytes per second of each device, all busy, 0: not measured: of its memory;
+     * of GPUs, to or from host memory, the slower way; from one GPU to the next
+     */
+    double memory, host, inside;
     /* between two ranks, by ascending bytes; none: not measured */
     struct weft_cost_message message[WEFT_COSTS_MESSAGES];
     int32_t n_messages;

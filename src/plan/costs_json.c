@@ -18,14 +18,18 @@ static const char *const top_keys[] = {
 #define MOST_MEASURED 1e24
 
 /* What was measured beside tasks. */
+#define NUMBER(key, needed)                                                  \
+    {                                                                        \
+#key, offsetof(struct weft_costs_file, key), needed                  \
+    }
 static const struct {
     const char *name;
     size_t offset;
-} numbers[] = {
-    {"task_s", offsetof(struct weft_costs_file, task_s)},
-    {"task_tile_s", offsetof(struct weft_costs_file, task_tile_s)},
-    {"insert_s", offsetof(struct weft_costs_file, insert_s)},
-    {"insert_tile_s", offsetof(struct weft_costs_file, insert_tile_s)}};
+    bool needed;
+} numbers[] = {NUMBER(task_s, true),   NUMBER(task_tile_s, true),
+               NUMBER(insert_s, true), NUMBER(insert_tile_s, true),
+               NUMBER(memory, true),   NUMBER(host, false),
+               NUMBER(inside, false)};
 
 /* Numbers of a shape. */
 static const struct {
@@ -97,12 +101,6 @@ void weft_costs_file_text(const struct weft_costs_file *f,
             out, ", \"%s\": %.6g", numbers[i].name,
             *(const double *) (const void *) ((const char *) f
                                               + numbers[i].offset));
-    weft_string_add(out, ",\n");
-    weft_string_add(out, " \"memory\": [");
-    for (int32_t i = 0; i < f->n_memory; i++)
-        weft_string_addf(out, "%s%.6g", i ? ", " : "", f->memory[i]);
-    weft_string_addf(out, "],\n \"host\": %.6g, \"inside\": %.6g", f->host,
-                     f->inside);
     weft_string_add(out, ",\n \"messages\": [");
     for (int32_t i = 0; i < f->n_messages; i++)
         weft_string_addf(out, "%s[%.9g, %.6g, %.6g]", i ? ", " : "",
@@ -145,27 +143,6 @@ static int read_measured(const json_t *item, const char *subject,
                           "%s: '%s' is %g; it must be from 0 to %g", subject,
                           key, *out, MOST_MEASURED);
     return rc;
-}
-
-static int read_memory(const json_t *memory, const char *path,
-                       struct weft_costs_file *f, struct weft_err *err)
-{
-    const json_t *value;
-    size_t i;
-    bool ok = json_array_size(memory) <= WEFT_COUNT(f->memory);
-    json_array_foreach(memory, i, value)
-    {
-        double v = json_number_value(value); /* 0 of what is no number */
-        ok = ok && v > 0 && v <= MOST_MEASURED;
-        if (ok)
-            f->memory[f->n_memory++] = v;
-    }
-    return ok ? 0
-              : weft_err_set(err, WEFT_EINVAL,
-                             "%s: 'memory' must be a list of at most %d "
-                             "numbers above 0: bytes per second of each "
-                             "device",
-                             path, (int) WEFT_COUNT(f->memory));
 }
 
 static int read_shape(const json_t *item, const char *subject,
@@ -292,11 +269,9 @@ static int read_op(const json_t *item, const char *subject, int32_t n_shapes,
 static int read_lists(const json_t *root, const char *path,
                       struct weft_costs_file *f, struct weft_err *err)
 {
-    json_t *memory = NULL, *messages = NULL, *shapes = NULL, *ops = NULL;
+    json_t *messages = NULL, *shapes = NULL, *ops = NULL;
     char subject[4200];
-    int rc = weft_json_array(root, path, "memory", &memory, err);
-    if (!rc)
-        rc = weft_json_array(root, path, "messages", &messages, err);
+    int rc = weft_json_array(root, path, "messages", &messages, err);
     if (!rc)
         rc = weft_json_array(root, path, "shapes", &shapes, err);
     if (!rc)
@@ -307,9 +282,7 @@ static int read_lists(const json_t *root, const char *path,
     f->op = weft_alloc(json_array_size(ops) + 1, sizeof *f->op);
     if (!f->shape || !f->op)
         return weft_err_nomem(err, path, json_array_size(ops) * 40);
-    rc = read_memory(memory, path, f, err);
-    if (!rc)
-        rc = read_messages(messages, path, f, err);
+    rc = read_messages(messages, path, f, err);
     for (size_t i = 0; i < json_array_size(shapes) && !rc; i++) {
         snprintf(subject, sizeof subject, "%s: shapes[%zu]", path, i);
         rc = read_shape(json_array_get(shapes, i), subject,
@@ -377,12 +350,8 @@ static int read_root(const json_t *root, const char *path,
     f->machine.n_devices = (int32_t) v;
     for (size_t i = 0; i < WEFT_COUNT(numbers) && !rc; i++)
         rc = read_measured(
-            root, path, numbers[i].name, true,
+            root, path, numbers[i].name, numbers[i].needed,
             (double *) (void *) ((char *) f + numbers[i].offset), err);
-    if (!rc)
-        rc = read_measured(root, path, "host", false, &f->host, err);
-    if (!rc)
-        rc = read_measured(root, path, "inside", false, &f->inside, err);
     return rc ? rc : read_lists(root, path, f, err);
 }
 

@@ -91,6 +91,7 @@ static void collect(struct weft_costs_file *f)
         .task_tile_s = 1e-7,
         .insert_s = 5e-6,
         .insert_tile_s = 2e-7,
+        .memory = 3e12,
         .host = 25e9,
         .inside = 300e9,
         .message = {{0, 7e-6, 2e-6}, {1e4, 1e-4, 3e-6}, {1e6, 5.95e-4, 1e-5}},
@@ -338,7 +339,6 @@ static void test_file(void)
             near(weft_costs_file_core(&again, message[i][0]), message[i][2]));
     }
     struct weft_cluster cluster;
-    again.memory[again.n_memory++] = 3e12;
     weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
     CHECK(near(cluster.kind[0].host.bytes_per_s, 25e9));
     CHECK(near(cluster.kind[0].inside.bytes_per_s, 300e9));
@@ -387,8 +387,10 @@ static void test_file(void)
     spoil(path, text.data, "\"task_s\": 3e-06", "\"task_s\": 1e300",
           "'task_s' is 1e+300");
     spoil(path, text.data, "[4, 3,", "[4e300, 3,", "5 numbers");
-    spoil(path, text.data, "\"memory\": [", "\"memory\": [0", "above 0");
-    spoil(path, text.data, "\"memory\": [", "\"memory\": [\"x\"", "above 0");
+    spoil(path, text.data, "\"memory\": 3e+12", "\"memory\": [3e+12]",
+          "memory");
+    spoil(path, text.data, "\"memory\": 3e+12", "\"memory\": -1",
+          "'memory' is -1");
     spoil(path, text.data, "[10000, 0.0001", "[0, 0.0001", "'messages'");
     spoil(path, text.data, "[10000, 0.0001", "[\"no\", 0.0001", "'messages'");
     spoil(path, text.data, ", [1000000, 0.000595", ", [1000000, 0.00001",
