@@ -108,7 +108,6 @@ static void write_run(const char *dir, int n, bool offloads)
         weft_metrics_set(m, "perf/steps_per_s", 1 / 1.7);
         weft_metrics_set(m, "perf/total_num_tokens", 3400);
         if (offloads) {
-            weft_metrics_set(m, "perf/predicted_s/step", 2);
             weft_metrics_set(m, "perf/offload_s", i % 2 ? 0.25 : 0.75);
             weft_metrics_set(m, "perf/offload_hidden_ratio", i % 2 ? 1 : 0.5);
         }
@@ -190,16 +189,69 @@ static void test_report_offload(void)
         REQUIRE_OK(weft_report_write(dir, NULL, &path, &err), err);
         REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
         CHECK_INT(count(text, "<figure>"), 9 + offloads);
+        CHECK_INT(count(text, "predicted"), 0);
         CHECK_INT(count(text, "Copying offloaded weights back took devices "
                               "0.5 s of an iteration; 75% of it ran beside "
                               "other calls."),
-                  offloads);
-        CHECK_INT(count(text, "<td class=\"n\">2.000<td class=\"n\">-20%"),
                   offloads);
         weft_free(text);
         weft_free(path);
         REQUIRE_OK(weft_dir_remove(dir, &err), err);
     }
+}
+
+/* Predicted beside measured times, in the table and in the curve. Of iterations
+ * that have only one of them no error is known. */
+static void test_report_predicted(void)
+{
+    static const struct {
+        double step, gen, predicted_step, predicted_gen; /* 0: has none */
+    } row[] = {{4, 1, 0, 0}, {5, 2, 4, 1.5}, {3, 2, 4, 1.5}, {0, 0, 7, 0}};
+    char dir[] = "/tmp/weft-report-XXXXXX", *path, *text;
+    struct weft_metrics_writer *w;
+    struct weft_metrics *m;
+    size_t n;
+    REQUIRE(mkdtemp(dir) != NULL);
+    REQUIRE_OK(weft_metrics_create(&m, &err), err);
+    REQUIRE_OK(weft_metrics_open(dir, 0, false, "verl", &w, &err), err);
+    for (size_t i = 0; i < WEFT_COUNT(row); i++) {
+        const struct {
+            const char *tag;
+            double value;
+        } set[] = {{"timing_s/step", row[i].step},
+                   {"timing_s/gen", row[i].gen},
+                   {"timing_s/values", 0.5},
+                   {"perf/predicted_s/step", row[i].predicted_step},
+                   {"perf/predicted_s/gen", row[i].predicted_gen}};
+        weft_metrics_clear(m);
+        for (size_t k = 0; k < WEFT_COUNT(set); k++)
+            if (set[k].value > 0)
+                weft_metrics_set(m, set[k].tag, set[k].value);
+        REQUIRE_OK(weft_metrics_write(w, (int64_t) i + 1, m, &err), err);
+    }
+    weft_metrics_writer_close(w);
+    weft_metrics_free(m);
+    REQUIRE_OK(weft_report_write(dir, NULL, &path, &err), err);
+    REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
+#define N "<td class=\"n\">"
+    CHECK_INT(count(text, "<th>predicted s<th>error</tr>"), 1);
+    /* means; (4 + 4) / (5 + 3) */
+    CHECK_INT(count(text, "<td>iteration" N "4.000" N "3.000" N "5.000" N
+                          "100%" N "5.000" N "+0%</tr>"),
+              1);
+    CHECK_INT(count(text, N "1.667" N "1.000" N "2.000" N "42%" N "1.500" N
+                            "-25%</tr>"),
+              1);
+    CHECK_INT(
+        count(text, "<td>values" N "0.500" N "0.500" N "0.500" N "12%</tr>"),
+        1); /* was not predicted */
+#undef N
+    CHECK_INT(count(text, "iteration 5, iteration 2"), 1);
+    CHECK_INT(count(text, "predicted 4, iteration 2"), 1);
+    CHECK_INT(count(text, "predicted 7, iteration 4"), 1);
+    weft_free(text);
+    weft_free(path);
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
 /* Fused training: planned beside measured, the pictures as they are. */
@@ -280,5 +332,6 @@ static void test_report_fails(void)
 WEFT_TESTS("record/report", {"test_report_chart", test_report_chart},
            {"test_report_page", test_report_page},
            {"test_report_offload", test_report_offload},
+           {"test_report_predicted", test_report_predicted},
            {"test_report_schedule", test_report_schedule},
            {"test_report_fails", test_report_fails})

@@ -213,10 +213,8 @@ static bool follow(void)
 static void start(void)
 {
     static struct weft_policy policy;
-    struct weft_rt_options options = {.n_devices = DEVICES,
-                                      .policy = &policy,
-                                      .nap = 1,
-                                      .recording = &r};
+    struct weft_rt_options options = {
+        .n_devices = DEVICES, .policy = &policy, .nap = 1, .recording = &r};
     struct weft_tile_id id = {"test", "tile", 0, -1, -1, 0};
     struct weft_err err;
     counted = *weft_sched_lanes.starpu;
