@@ -27,9 +27,9 @@ static void tell_found(const struct weft_cli_plan_options *o,
     snprintf(
         text, sizeof text,
         "%.4g s an iteration within the model, %s; the model's best takes "
-        "%.4g s%s, %s (gap %.2g %%; in any order of tasks %.2g %%): %lld "
-        "options, of which %lld are needed, of %lld layouts, %lld pairs of "
-        "them to train fused, %lld evaluations%s",
+        "%.4g s%s, %s (gap %.2g %%; of all options, in any order of tasks, "
+        "%.2g %%): %lld options, of which %lld were searched, of %lld "
+        "layouts, %lld pairs of them to train fused, %lld evaluations%s",
         r->finalist[f->taken].value.period, whole, r->value.period,
         f->memory.all <= has ? less : "",
         gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,

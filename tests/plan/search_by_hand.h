@@ -489,22 +489,30 @@ static inline struct weft_search_value value(const int32_t *choice)
     return v;
 }
 
-/* The shortest period of a choice that fits, in its best order. */
-static inline double best_of_all(void)
+/* The shortest period, and the lowest bound, of choices that fit. */
+static inline double least_of_all(double *bound_out)
 {
     struct weft_search *s;
     struct weft_err err;
     int32_t choice[MOST] = {0};
     double best = INFINITY;
+    *bound_out = INFINITY;
     REQUIRE_OK(weft_search_create(&p, &s, &err), err);
     do {
         struct weft_search_value v = weft_search_value(s, choice);
         if (v.bytes > p.device_bytes)
             continue;
         best = fmin(best, v.period);
+        *bound_out = fmin(*bound_out, v.bound);
     } while (next_choice(choice));
     weft_search_free(s);
     return best;
+}
+
+static inline double best_of_all(void)
+{
+    double bound;
+    return least_of_all(&bound);
 }
 
 #endif

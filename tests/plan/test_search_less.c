@@ -149,23 +149,29 @@ static void make_similar(uint32_t seed)
     }
 }
 
-/* What is left out is never missed; of some problems two roles share frozen
- * weights, or training cuts weights. */
+/* What is left out is never missed: no bound is lower with it, and periods but
+ * for an anomaly. Of some problems two roles share frozen weights, or training
+ * cuts weights. In the last one weights take longer to a faster option, whose
+ * devices are not those that others wait for. */
 static void test_pruned(void)
 {
+    enum { N = 81, REACHED_LATER = 2325 };
     int32_t n_before = 0, n_after = 0;
-    for (uint32_t seed = 1; seed <= 80; seed++) {
+    for (uint32_t i = 1; i <= N; i++) {
         struct weft_option *array[MOST];
         struct weft_err err;
+        uint32_t seed = i < N ? i : REACHED_LATER;
+        bool trunk = i > 40 && i < N;
         make_similar(seed);
         if (seed % 3 == 0)
             fuse();
         p.device_bytes = 16 + 2 * (double) (seed % 8);
-        for (int32_t c = 0; c < p.n_calls && seed > 40; c++)
-            p.call[c].trunk = p.call[c].role < (seed > 60 ? 1 : 2);
-        if ((seed > 30 && seed <= 40) || seed > 60)
+        for (int32_t c = 0; c < p.n_calls && trunk; c++)
+            p.call[c].trunk = p.call[c].role < (i > 60 ? 1 : 2);
+        if ((i > 30 && i <= 40) || (i > 60 && i < N))
             cut_weights();
-        double before = best_of_all();
+        double least_before, least_after;
+        double before = least_of_all(&least_before);
         for (int32_t c = 0; c < p.n_calls; c++) {
             array[c] = option[c];
             n_before += p.call[c].n_options;
@@ -173,10 +179,11 @@ static void test_pruned(void)
         REQUIRE_OK(weft_search_prune(&p, array, &err), err);
         for (int32_t c = 0; c < p.n_calls; c++)
             n_after += p.call[c].n_options;
-        double after = best_of_all();
+        double after = least_of_all(&least_after);
         CHECK(after <= before * (1 + 3e-4));
+        CHECK(least_after <= least_before * (1 + 1e-12));
     }
-    CHECK(n_after < 0.8 * n_before);
+    CHECK(n_after < 0.82 * n_before);
 }
 
 /* With the faster training, of other degrees, both other calls of the role have

@@ -7,11 +7,12 @@
  *
  * With the same degrees weights move alike, so it is enough to take no longer,
  * to need no more of its devices, to have no results later, and to need no more
- * memory. With other degrees moves may take longer, by as much as the call is
- * faster. An option whose weights have no copy as they lie like another call's
- * may leave only for one that has room for the copy. Where calls have a trunk
- * only options that lie alike are compared: with others the same weights may be
- * there twice.
+ * memory. With other degrees moves from a training may take longer, by as much
+ * as it is faster. Moves to a call may not, as a bound can have the move and
+ * what other devices do then, but not that the call is faster. An option whose
+ * weights have no copy as they lie like another call's may leave only for one
+ * that has room for the copy. Where calls have a trunk only options that lie
+ * alike are compared: with others the same weights may be there twice.
  */
 #include <math.h>
 #include <string.h>
@@ -109,7 +110,7 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
             slower = fmax(slower, longer(s, call, a, b, i, &copies));
     return no_later(a, slower, b)
         && (c->trains ? a->held + copies <= b->held
-                      : a->active + copies <= b->active);
+                      : slower <= 0 && a->active + copies <= b->active);
 }
 
 /* Of n options on one mesh, those that are needed come first. Returns how
