@@ -393,9 +393,8 @@ int weft_cmd_plan(int argc, char **argv)
     const struct weft_cli_option table[] = {
         {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},
         {0, "nodes", WEFT_CLI_INT, &o.plan.nodes, 1, WEFT_MAX_NODES},
-        {0, "devices", WEFT_CLI_INT, &o.plan.devices, 1,
-         WEFT_MAX_NODE_DEVICES},
-        {0, "gpus", WEFT_CLI_INT, &o.plan.gpus, 1, WEFT_MAX_NODE_DEVICES},
+        {0, "devices", WEFT_CLI_INT, &o.plan.devices, 1, WEFT_MAX_DEVICES},
+        {0, "gpus", WEFT_CLI_INT, &o.plan.gpus, 1, WEFT_MAX_DEVICES},
         {'o', "output", WEFT_CLI_OUTPUT, &o.output, 0, 0},
         {0, "check", WEFT_CLI_STRING, &o.plan.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},

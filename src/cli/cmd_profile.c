@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/topology.h"
 #include "job/gpus.h"
 #include "job/plan_needs.h"
@@ -162,7 +163,8 @@ static int count_devices(const struct options *o,
         return 0;
     int rc = weft_topology_read(&topology, err);
     if (!rc)
-        out->cpus = weft_topology_cores(&topology);
+        out->cpus = weft_min32(weft_topology_cores(&topology),
+                               WEFT_MAX_DEVICES);
     return rc;
 }
 
@@ -284,7 +286,7 @@ int weft_cmd_profile(int argc, char **argv)
     struct options o = {.output = "costs.json", .limit_s = 60};
     const struct weft_cli_option table[] = {
         {'o', "output", WEFT_CLI_OUTPUT, &o.output, 0, 0},
-        {0, "devices", WEFT_CLI_INT, &o.devices, 1, 64},
+        {0, "devices", WEFT_CLI_INT, &o.devices, 1, WEFT_MAX_DEVICES},
         {0, "limit", WEFT_CLI_DOUBLE, &o.limit_s, 1, 86400},
         {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
         {0, "messages", WEFT_CLI_STRING, &o.messages, 0, 0},

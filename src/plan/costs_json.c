@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "plan/costs_file.h"
 
 enum { FORMAT = 1, MAX_BYTES = 64 << 20, N_NUMBERS = 5, MOST = 1 << 30 };
@@ -346,7 +347,8 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = read_machine(root, path, here, &f->machine, err);
     if (!rc)
-        rc = weft_json_int(root, path, "devices", 1, 64, &v, err);
+        rc = weft_json_int(root, path, "devices", 1, WEFT_MAX_DEVICES, &v,
+                           err);
     f->machine.n_devices = (int32_t) v;
     for (size_t i = 0; i < WEFT_COUNT(numbers) && !rc; i++)
         rc = read_measured(

@@ -19,11 +19,7 @@
 #include "base/shape.h"
 #include "plan/dataflow.h"
 
-enum {
-    WEFT_MAX_NODES = 1024,
-    WEFT_MAX_NODE_DEVICES = 1024,
-    WEFT_MAX_STAGES = 256
-};
+enum { WEFT_MAX_NODES = 1024, WEFT_MAX_STAGES = 256 };
 
 /* Whole nodes (n_devices all of a kind), or an aligned power-of-two part of
  * one node's devices of a kind (ReaL section 4). */

@@ -31,8 +31,8 @@ static const struct number {
 static const struct number mesh_numbers[] = {
     {"node", AT(mesh.node), 0, WEFT_MAX_NODES - 1, false},
     {"nodes", AT(mesh.n_nodes), 1, WEFT_MAX_NODES, false},
-    {"device", AT(mesh.device), 0, WEFT_MAX_NODE_DEVICES - 1, false},
-    {"devices", AT(mesh.n_devices), 1, WEFT_MAX_NODE_DEVICES, false},
+    {"device", AT(mesh.device), 0, WEFT_MAX_DEVICES - 1, false},
+    {"devices", AT(mesh.n_devices), 1, WEFT_MAX_DEVICES, false},
 };
 static const struct flag {
     const char *name;
@@ -335,7 +335,7 @@ static int read_root(const json_t *root, const char *path,
         rc = weft_json_int(root, path, "nodes", 1, WEFT_MAX_NODES, &nodes,
                            err);
     if (!rc)
-        rc = weft_json_int(root, path, "devices", 1, WEFT_MAX_NODE_DEVICES,
+        rc = weft_json_int(root, path, "devices", 1, WEFT_MAX_DEVICES,
                            &devices, err);
     out->n_nodes = (int32_t) nodes;
     out->n_devices = (int32_t) devices;

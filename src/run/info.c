@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/topology.h"
 #include "kern/device_cuda.h"
@@ -19,8 +20,6 @@
 #define WEFT_CUDA_NAME "none"
 #endif
 
-enum { MAX_DEVICES = 16 };
-
 /* Environment variables; each overrides a key of the configuration. */
 static const struct {
     const char *name, *meaning;
@@ -30,8 +29,8 @@ static const struct {
 
 struct facts {
     struct weft_topology machine;
-    struct weft_k_device device[MAX_DEVICES];
-    int64_t device_free_bytes[MAX_DEVICES];
+    struct weft_k_device device[WEFT_MAX_DEVICES];
+    int64_t device_free_bytes[WEFT_MAX_DEVICES];
     int n_devices;
     int driver, build; /* their CUDA */
     int64_t cublaslt;  /* its version; 0: cublaslt_err */
@@ -45,10 +44,11 @@ struct facts {
 static int collect(struct facts *f, struct weft_err *err)
 {
     *f = (struct facts){.best = weft_k_isa_detect()};
-    f->n_devices = weft_k_devices_cuda(f->device, MAX_DEVICES, &f->why_none);
+    f->n_devices = weft_k_devices_cuda(f->device, WEFT_MAX_DEVICES,
+                                       &f->why_none);
     f->devices_reach = weft_k_devices_reach_cuda(f->n_devices);
     weft_k_versions_cuda(&f->driver, &f->build);
-    for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++)
+    for (int i = 0; i < f->n_devices && i < WEFT_MAX_DEVICES; i++)
         f->device_free_bytes[i] = weft_k_device_free_cuda(i);
     if (f->n_devices > 0)
         (void) weft_k_products_version_cuda(&f->cublaslt, &f->cublaslt_err);
@@ -148,7 +148,7 @@ static void text_devices(const struct facts *f, struct weft_string *out)
                          f->why_none ? f->why_none : "no reason given");
     else
         text_cuda(f, out);
-    for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++) {
+    for (int i = 0; i < f->n_devices && i < WEFT_MAX_DEVICES; i++) {
         const struct weft_k_device *d = &f->device[i];
         weft_string_addf(out,
                          "  %d: %s, compute capability %d.%d, %d "
@@ -238,7 +238,7 @@ static void json_machine(const struct weft_topology *m,
 static void json_devices(const struct facts *f, struct weft_string *out)
 {
     weft_string_add(out, ", \"cuda_devices\": [");
-    for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++) {
+    for (int i = 0; i < f->n_devices && i < WEFT_MAX_DEVICES; i++) {
         const struct weft_k_device *d = &f->device[i];
         weft_string_add(out, i > 0 ? ", {" : "{");
         add_key(out, "name", d->name);

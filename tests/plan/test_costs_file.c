@@ -377,6 +377,8 @@ static void test_file(void)
     spoil(path, text.data, "\"task_s\": 3e-06", "\"task_s\": \"no\"",
           "task_s");
     spoil(path, text.data, "\"hidden\": 8", "\"hidden\": 0", "hidden");
+    spoil(path, text.data, "\"devices\": 2", "\"devices\": 257",
+          "between 1 and 256");
     spoil(path, text.data, "\"f32\"", "\"f31\"", "there is no dtype 'f31'");
     spoil(path, text.data, "\"shape\": 0", "\"shape\": 1", "shape");
     spoil(path, text.data, "[4, 3,", "[4, 1,", "must ascend");

@@ -187,6 +187,8 @@ static void test_plan_read_refused(void)
         {"{\"format\":1}", ": 'nodes' is missing", WEFT_ENOTFOUND},
         {"{\"format\":1,\"nodes\":0}",
          ": 'nodes' is 0, but must be between 1 and 1024", WEFT_EINVAL},
+        {"{\"format\":1,\"nodes\":1,\"devices\":257}",
+         ": 'devices' is 257, but must be between 1 and 256", WEFT_EINVAL},
         {"{\"format\":1,\"nodes\":1,\"devices\":\"2\"}",
          ": 'devices' must be an integer, not a string", WEFT_EFORMAT},
         {"{\"format\":1,\"nodes\":1,\"devices\":2}", ": 'calls' is missing",
