@@ -97,7 +97,7 @@ bench-record: %D%/record
 	%D%/record
 # Simulations: what they cost, and beside executed tasks that sleep.
 bench-simulate: %D%/record %D%/emulate
-	%D%/record --simulate
+	%D%/record --simulate $(clusters)/real_h100.yaml
 	%D%/emulate $(srcdir)/examples/quickstart/ppo.yaml rollout.prompts=8 \
 	    rollout.max_new_tokens=16
 # What training as samples complete gains, simulated and on emulated devices.

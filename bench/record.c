@@ -2,13 +2,13 @@
 /*
  * What it costs to record an iteration of PPO on all ranks of a job, and to
  * play it: for the memory that each place can need, or (--simulate) by the
- * event engine, on devices of some speed and links that are shared, for the
- * time that it takes. Microseconds of processor
- * time and bytes for each task, and the memory of the process in all. `stand
- * for`: what the tasks expand to, where instructions of tp groups are recorded;
- * elsewhere the same number.
+ * event engine with the costs of a cluster's description, of as many nodes as
+ * the job has, for the time that it takes. Microseconds of processor time and
+ * bytes for each task that is recorded, and the memory of the process in all.
+ * `stand for`: what the tasks expand to, where instructions of tp groups are
+ * recorded; elsewhere the same number.
  *
- *     bench/record [--simulate] [case]
+ *     bench/record [--simulate CLUSTER.yaml] [case]
  *
  * A case is a line of the table below; all are run without one, each in a
  * process of its own.
@@ -26,6 +26,7 @@
 #include "bench/made.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
+#include "plan/costs.h"
 #include "plan/engine/engine.h"
 #include "run/predict/recorded.h"
 
@@ -108,9 +109,6 @@ static const char yaml[] =
     "train: {micro_batch_tokens: 4096}\n"
     "runtime: {place: device}\n";
 
-/* What dp can be today; other nodes do not generate then. */
-enum { MOST_REPLICAS = 64 };
-
 static double cpu_s(void)
 {
     struct timespec t;
@@ -166,9 +164,8 @@ static void describe(const char *dir, const struct row *row,
     for (int32_t i = 1; row->long_prompts && i < plan->flow.n_calls; i++)
         if (plan->flow.call[i].kind == WEFT_GENERATE) {
             struct weft_call_plan *c = &plan->call[i];
-            c->dp = (int32_t) weft_min64(c->dp * c->pp, MOST_REPLICAS);
+            c->dp *= c->pp;
             c->pp = 1;
-            c->mesh.n_nodes = c->dp * c->tp / c->mesh.n_devices;
         }
     CHECK(weft_trainer_describe(config, &job, plan, out, &err));
 }
@@ -197,56 +194,56 @@ static void record(const struct weft_trainer *t, bool gangs,
 
 /* ---- The event engine --------------------------------------------------- */
 
-/* A device of 400 TFLOP/s and 2 TB/s; a link of 50 GB/s for each direction of
- * each node. */
 static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
                       int32_t device)
 {
-    const struct weft_rec_work *w = &r->task[task].work;
-    (void) ctx;
-    (void) device;
-    return 1e-5 + (double) w->flop / 4e14 + (double) w->bytes / 2e12;
+    return weft_costs_task(ctx, r, task, device);
 }
 
-static int32_t devices_per_node;
+static double insert(void *ctx, const struct weft_recording *r, int64_t task)
+{
+    return weft_costs_insert(ctx, r, task);
+}
 
 static void message(void *ctx, const struct weft_recording *r, int64_t task,
                     struct weft_engine_message *out)
 {
-    const struct weft_rec_task *t = &r->task[task];
-    const struct weft_rec_access *a = r->access + t->access;
-    (void) ctx;
     *out = (struct weft_engine_message){
-        .bytes = (double) t->work.bytes,
-        .latency_s = 5e-6,
-        .n_links = 2,
-        .link = {r->tile[a[0].tile].place / devices_per_node * 2,
-                 r->tile[a[t->n_access - 1].tile].place / devices_per_node * 2
-                     + 1}};
+        .core_s = weft_costs_message_core(ctx, r, task)};
+    out->n_links = weft_costs_message(ctx, r, task, out->link,
+                                      &out->latency_s, &out->bytes);
 }
 
 /* Returns the seconds that were played. most_out: bytes of a place. */
 static double simulate(const struct weft_recording *r, const struct row *row,
-                       double *most_out)
+                       const char *file, double *most_out)
 {
     int32_t n = row->nodes * row->devices;
+    struct weft_cluster cluster;
+    struct weft_costs *costs;
     struct weft_engine *e;
     int32_t *place = weft_alloc((size_t) n, sizeof *place);
-    double *link = weft_alloc((size_t) row->nodes * 2, sizeof *link);
     for (int32_t d = 0; d < n; d++)
         place[d] = d;
-    for (int32_t k = 0; k < 2 * row->nodes; k++)
-        link[k] = 50e9;
-    devices_per_node = row->devices;
-    const struct weft_engine_job job = {.n_devices = n,
-                                        .n_places = n,
-                                        .places_per_rank = row->devices,
-                                        .place_of = place,
-                                        .n_links = 2 * row->nodes,
-                                        .bytes_per_s = link,
-                                        .memory = true,
-                                        .seconds = seconds,
-                                        .message = message};
+    CHECK(weft_cluster_read(file, &cluster, &err));
+    cluster.n_nodes = cluster.kind[0].n_nodes = row->nodes;
+    CHECK(
+        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
+                                                   .n_ranks = row->nodes,
+                                                   .n_devices = row->devices,
+                                                   .fits = true,
+                                                   .place_per_device = true},
+                          &costs, &err));
+    struct weft_engine_job job = {.n_devices = n,
+                                  .n_places = n,
+                                  .places_per_rank = row->devices,
+                                  .place_of = place,
+                                  .memory = true,
+                                  .ctx = costs,
+                                  .seconds = seconds,
+                                  .message = message};
+    job.insert = weft_costs_inserts(costs) ? insert : NULL;
+    job.bytes_per_s = weft_costs_links(costs, &job.n_links);
     CHECK(weft_engine_create(&job, r, &e, &err));
     CHECK(weft_engine_run(e, &err));
     double played_s = weft_engine_now_s(e);
@@ -254,12 +251,14 @@ static double simulate(const struct weft_recording *r, const struct row *row,
         *most_out = fmax(*most_out,
                          (double) weft_engine_memory(e, p)[WEFT_MEM_ALL]);
     weft_engine_free(e);
+    weft_costs_free(costs);
     weft_free(place);
-    weft_free(link);
     return played_s;
 }
 
-static void measure(const char *dir, const struct row *row, bool simulates)
+/* cluster: the file of which it is simulated; NULL: it is not. */
+static void measure(const char *dir, const struct row *row,
+                    const char *cluster)
 {
     struct weft_config config;
     struct weft_plan plan = {0};
@@ -276,8 +275,8 @@ static void measure(const char *dir, const struct row *row, bool simulates)
     double recorded_s = cpu_s() - start, recorded_mib = peak_mib();
     start = cpu_s();
     double most = 0, end_s = 0;
-    if (simulates)
-        end_s = simulate(&r, row, &most);
+    if (cluster)
+        end_s = simulate(&r, row, cluster, &most);
     else
         CHECK(
             weft_recording_memory(&r, n_places, row->devices, place, &err)
@@ -286,6 +285,7 @@ static void measure(const char *dir, const struct row *row, bool simulates)
     for (int32_t k = 0; k < n_places; k++)
         most = fmax(most, (double) place[k][WEFT_MEM_ALL]);
     double n = (double) r.n_tasks;
+    double expanded = (double) weft_recording_n_expanded(&r);
     printf("%-5s %-5s %-17s %7d %9lld %9lld %9.2f %7.0f %9.2f %7.0f %8.2f "
            "%6.0f %7.2f\n",
            row->actor, row->critic, row->layout, n_places,
@@ -293,8 +293,13 @@ static void measure(const char *dir, const struct row *row, bool simulates)
            recorded_s / n * 1e6, bytes_of(&r) / n, played_s / n * 1e6,
            (peak_mib() - recorded_mib) * 1048576 / n, recorded_s + played_s,
            peak_mib() - before_mib, most / 1073741824);
-    if (simulates)
-        printf("    simulated: %.3f s\n", end_s);
+    if (cluster)
+        printf("    simulated: %.4g s an iteration; played in %.2f us for "
+               "each task that is recorded (bar: 1.5),\n    %.3g for each "
+               "that these stand for; in all %.1f s of a core (bar: 60), "
+               "%.2f GB (bar: 4)\n",
+               end_s, played_s / n * 1e6, played_s / expanded * 1e6,
+               recorded_s + played_s, peak_mib() * 1048576 / 1e9);
     weft_recording_release(&r);
     weft_trainer_forget(t);
     weft_config_release(&config);
@@ -305,12 +310,15 @@ static void measure(const char *dir, const struct row *row, bool simulates)
 int main(int argc, char **argv)
 {
     char dir[256];
-    bool simulates = argc > 1 && strcmp(argv[1], "--simulate") == 0;
-    argc -= simulates;
-    argv += simulates;
+    const char *cluster = NULL;
+    if (argc > 2 && strcmp(argv[1], "--simulate") == 0) {
+        cluster = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     int only = argc > 1 ? atoi(argv[1]) : 0, failed = 0;
     if (argc > 2 || only < 0 || only > (int) WEFT_COUNT(rows)) {
-        fprintf(stderr, "usage: record [--simulate] [1-%d]\n",
+        fprintf(stderr, "usage: record [--simulate CLUSTER.yaml] [1-%d]\n",
                 (int) WEFT_COUNT(rows));
         return 2;
     }
@@ -333,7 +341,7 @@ int main(int argc, char **argv)
         pid_t child = fork();
         int status = 1;
         if (child == 0) {
-            measure(dir, &rows[i], simulates);
+            measure(dir, &rows[i], cluster);
             fflush(stdout);
             _exit(0);
         }
