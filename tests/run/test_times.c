@@ -114,15 +114,23 @@ static void test_times_of_run(void)
     fixture_remove(&f);
 }
 
+static const char cluster[] =
+    "name: two\nkinds: [{name: node, nodes: 1, devices: 2, memory_gib: 1, "
+    "tflops: {f32: 0.01}, memory_gbs: 10, task_us: 3, insert_us: 40, "
+    "inside: {gbs: 5, us: 1}}]\n";
+
+/* Makes the cluster; path: the file. */
+static void make_cluster(const struct fixture *f, char path[600])
+{
+    struct weft_err err;
+    snprintf(path, 600, "%s/cluster.yaml", f->dir);
+    REQUIRE_OK(weft_file_write(path, cluster, sizeof cluster - 1, &err), err);
+}
+
 /* Of responses of one token, whose lengths are known beforehand, a run predicts
  * what a simulation of its configuration does. */
 static void test_times_predicted(void)
 {
-    static const char cluster[] =
-        "name: two\nkinds: [{name: node, nodes: 1, devices: 2, memory_gib: "
-        "1, "
-        "tflops: {f32: 0.01}, memory_gbs: 10, task_us: 3, insert_us: 40, "
-        "inside: {gbs: 5, us: 1}}]\n";
     struct fixture f;
     struct weft_err err;
     struct weft_config config;
@@ -131,8 +139,7 @@ static void test_times_predicted(void)
     struct weft_simulated simulated;
     char path[600], word[700];
     fixture_make(&f);
-    snprintf(path, sizeof path, "%s/cluster.yaml", f.dir);
-    REQUIRE_OK(weft_file_write(path, cluster, sizeof cluster - 1, &err), err);
+    make_cluster(&f, path);
     snprintf(word, sizeof word, "cluster=%s", path);
     const char *words[] = {word, "iterations=2", "rollout.max_new_tokens=1",
                            "runtime.devices=2", NULL};
@@ -179,6 +186,39 @@ static void test_times_predicted(void)
     fixture_remove(&f);
 }
 
+/* What reward models take is predicted where all rewards are of models. */
+static void test_times_of_rewards(void)
+{
+    static const char model[] = "{type: model, model: %s/judge, name: a}";
+    static const char other[] = "{type: callback, name: low}";
+    static const char *const name[] = {"one", "both", "none"};
+    struct fixture f;
+    char path[600], known[700], judge[700], word[900];
+    fixture_make(&f);
+    fixture_make_model(&f, "judge", 5, true, true, "bytes");
+    make_cluster(&f, path);
+    snprintf(known, sizeof known, "cluster=%s", path);
+    snprintf(judge, sizeof judge, model, f.dir);
+    for (int k = 0; k < 3; k++) {
+        const char *words[] = {known, "iterations=1",
+                               "rollout.max_new_tokens=1", word, NULL};
+        double s;
+        snprintf(word, sizeof word, "reward=[%s%s%s]", k < 2 ? judge : "",
+                 k == 1 ? ", " : "", k > 0 ? other : "");
+        struct weft_trainer *t = fixture_open(&f, name[k], words);
+        fixture_steps(t, 1);
+        bool has = weft_trainer_metric(t, "perf/predicted_s/reward", &s) == 0;
+        CHECK_INT(has, k == 0);
+        for (int c = 1; c < t->flow.n_calls && has; c++)
+            if (strcmp(t->flow.call[c].name, "reward_infer") == 0)
+                CHECK(s > 0 && s == t->plan.predicted_s.call_s[c]);
+        CHECK(metric(t, "perf/predicted_s/gen") > 0);
+        weft_trainer_close(t);
+    }
+    fixture_remove(&f);
+}
+
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
-           {"test_times_predicted", test_times_predicted})
+           {"test_times_predicted", test_times_predicted},
+           {"test_times_of_rewards", test_times_of_rewards})

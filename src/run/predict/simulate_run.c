@@ -150,10 +150,20 @@ static double mean_of(const struct weft_played *p, enum weft_measured of)
     return sum;
 }
 
+/* What rules and programs take is not known, and belongs to the same time. */
+static bool all_are_models(const struct weft_config *c)
+{
+    int32_t n = 0;
+    while (n < c->n_rewards && c->reward[n].type == WEFT_REWARD_MODEL)
+        n++;
+    return n == c->n_rewards;
+}
+
 bool weft_simulate_predicts(const struct weft_trainer *t,
                             const struct weft_metric *m)
 {
-    return m->of >= WEFT_OF_GENERATION && m->of != WEFT_OF_SCORING
+    return m->of >= WEFT_OF_GENERATION
+        && (m->of != WEFT_OF_SCORING || all_are_models(&t->config))
         && (!m->when || m->when(&t->settings));
 }
 
