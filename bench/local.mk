@@ -215,8 +215,12 @@ bench-search: %D%/search %D%/weigh
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
+# What commands that plan take, beside their bars; PLANS: some of them.
+EXTRA_DIST += %D%/plans.sh
+bench-plans: weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/plans.sh $(PLANS)
 .PHONY: bench bench-again bench-auto bench-completed bench-control bench-fusion bench-generate bench-gpu bench-grpo \
 	bench-layouts bench-moves bench-moves-here bench-papers bench-papers-flexrlhf bench-papers-real \
-	bench-papers-rlhfuse bench-prices bench-record bench-schedule bench-search bench-searched bench-simulate \
+	bench-papers-rlhfuse bench-plans bench-prices bench-record bench-schedule bench-search bench-searched bench-simulate \
 	bench-speeds \
 	bench-tail bench-tail-emulated bench-trust bench-trust-emulated bench-trust-here
