@@ -219,12 +219,24 @@ WEFT_NORETURN static void end_with_failure(struct weft_seq *seq, int rank)
     weft_world_abort(&err);
 }
 
+/* Of a recording that is full, or was stopped, what follows is of no use. */
+static int check_recording(struct weft_seq *seq)
+{
+    struct weft_err err;
+    int rc = weft_recording_status(seq->rt->recording, &err);
+    if (rc)
+        weft_seq_record(seq, seq->rt->n_copies, &err);
+    return rc;
+}
+
 /* `wish` must be the same on all ranks. Returns 0 or the code of the common
  * error. */
 static int control_step(struct weft_seq *seq, int64_t wish)
 {
     struct weft_rt *rt = seq->rt;
-    int rc = atomic_load(&seq->failed);
+    int rc = rt->is_dry ? check_recording(seq) : 0;
+    if (!rc)
+        rc = atomic_load(&seq->failed);
     if (rt->n_ranks == 1 || rt->is_dry || seq->common)
         return rc;
     int64_t least[] = {rc ? failure_order(seq) : INT64_MAX,
@@ -306,6 +318,8 @@ int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
 {
     struct weft_rt *rt = seq->rt;
     int64_t meet = 0;
+    if (rt->is_dry)
+        (void) check_recording(seq);
     if (rt->n_ranks == 1 || rt->is_dry || seq->common)
         return weft_seq_status(seq, err);
     char *record = weft_insert_alloc(sizeof meet + bytes, 1, "a decision");

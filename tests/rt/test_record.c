@@ -242,7 +242,38 @@ static void test_task_bytes(void)
     }
 }
 
+static bool at_once(void *ctx)
+{
+    (void) ctx;
+    return true;
+}
+
+/* A program ends where it next waits, or tells the others something, when its
+ * recording was stopped or has no room. */
+static void test_full(void)
+{
+    for (int k = 0; k < 2; k++) {
+        struct weft_err err;
+        int32_t told = 1;
+        start(-1);
+        insert(tile_at(1, false), WEFT_READ_WRITE, NULL, 1);
+        REQUIRE_OK(weft_seq_tell(seq, &told, sizeof told, false, &err), err);
+        recording.stop = k ? at_once : NULL;
+        recording.most_bytes = 1;
+        if (k)
+            weft_recording_ask(&recording);
+        for (int i = 0; i < 1 << 15; i++)
+            insert(tile_at(1, false), WEFT_READ_WRITE, NULL, 1);
+        CHECK_FAILS(weft_seq_tell(seq, &told, sizeof told, false, &err),
+                    k ? WEFT_EINTERRUPTED : WEFT_ENOMEM, err,
+                    k ? "stopped while" : "no memory to record more than");
+        CHECK(weft_seq_wait(seq, &err) != 0);
+        CHECK(weft_seq_wait(seq, &err) != 0);
+        stop();
+    }
+}
+
 WEFT_TESTS("rt/record", {"test_all_ranks", test_all_ranks},
            {"test_one_rank", test_one_rank}, {"test_errors", test_errors},
-           {"test_acquire", test_acquire},
+           {"test_acquire", test_acquire}, {"test_full", test_full},
            {"test_task_bytes", test_task_bytes})
