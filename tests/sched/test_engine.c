@@ -92,8 +92,8 @@ static void insert_lanes(void)
     }
 }
 
-/* Gangs, of which only the first member uses tiles, as none may wait for another,
- * and tasks between them, all in the order of positions. */
+/* Gangs, of which only the first member uses tiles, as none may wait for
+ * another, and tasks between them, all in the order of positions. */
 static void insert_gangs(void)
 {
     int64_t position[DEVICES] = {0};
