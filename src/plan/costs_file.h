@@ -58,9 +58,9 @@ struct weft_costs_file {
      * and the program to insert one; and more for each tile that the task uses
      */
     double task_s, task_tile_s, insert_s, insert_tile_s;
-    /* bytes per second of each device, all busy, 0: not measured: of its memory;
-     * of GPUs, to or from host memory, the slower way; from one GPU to the next
-     */
+    /* Bytes per second of each device, all busy; 0: not measured. Of its
+     * memory; of GPUs, to or from host memory, the slower way, and from one to
+     * the next. */
     double memory, host, inside;
     /* between two ranks, by ascending bytes; none: not measured */
     struct weft_cost_message message[WEFT_COSTS_MESSAGES];

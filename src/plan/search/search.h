@@ -122,11 +122,11 @@ struct weft_search_value {
 };
 
 /* Leaves out options that a call does not need: with another one on the same
- * mesh no bound is higher, whatever else is chosen, and it fits as well. So what
- * a search finds for any order of tasks is true of these options, too; its
- * period and the bound of that are of those that are left. option: (n_calls) the problem's own
- * arrays, which are shortened; options on one mesh follow one another. Errors:
- * those of weft_search_create(). */
+ * mesh no bound is higher, whatever else is chosen, and it fits as well. So
+ * what a search finds for any order of tasks is true of these options, too; its
+ * period and the bound of that are of those that are left. option: (n_calls)
+ * the problem's own arrays, which are shortened; options on one mesh follow one
+ * another. Errors: those of weft_search_create(). */
 int weft_search_prune(struct weft_search_problem *problem,
                       struct weft_option *const *option,
                       struct weft_err *err);
