@@ -206,7 +206,9 @@ done >turn.jsonl
 expect 0 "" ppo.yaml run_dir=expects iterations=2 rollout.kv_blocks=15 \
     rollout.lengths=lognormal:12:0.7 rollout.decisions=turn.jsonl
 left=$(sed 's/.*"left": \([0-9]*\).*/\1/' expects/decisions.jsonl)
-echo $left | { read -r first second && [ "$first" -le 9 ] && [ "$second" -gt 9 ]; } ||
+# shellcheck disable=SC2086
+set -- $left
+[ $# = 2 ] && [ "$1" -le 9 ] && [ "$2" -gt 9 ] ||
     fail "how long samples are expected to become: $(cat expects/decisions.jsonl)"
 layers_cluster 1 2
 
