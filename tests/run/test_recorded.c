@@ -141,12 +141,13 @@ static void read_orders(const struct weft_trainer *t,
     }
 }
 
-/* What was decided of samples that move; borrowed. */
+/* What was decided of samples that move, also of the iteration that has begun;
+ * borrowed. */
 static const struct weft_tail_choice *read_tails(const struct weft_trainer *t)
 {
-    static struct weft_tail_choice tail[STEPS][WEFT_MAX_CALLS];
+    static struct weft_tail_choice tail[STEPS + 1][WEFT_MAX_CALLS];
     for (int32_t k = 0; k < t->replays.n && k < STEPS; k++)
-        memcpy(tail[k], t->replays.kept[k].tail[0], sizeof tail[k]);
+        memcpy(tail[k], t->replays.kept[k].tail, 2 * sizeof tail[k]);
     return tail[0];
 }
 

@@ -38,7 +38,8 @@ struct weft_recorded {
      * reward models with a tokenizer of their own read; NULL: the most that
      * they read */
     const int32_t *n_text;
-    /* (iterations, WEFT_MAX_CALLS) when samples move, as it was decided; NULL:
+    /* (iterations, and the next one where it begins, WEFT_MAX_CALLS) when
+     * samples move, as it was decided; NULL:
      * it is chosen with these costs, which weft_run_record() frees; both NULL:
      * as without costs */
     const struct weft_tail_choice *tail;
