@@ -72,6 +72,8 @@ static void join(struct picture *s)
 {
     double near_s = 1 / (3 * s->scale);
     size_t n = 0;
+    if (s->n == 0)
+        return; /* qsort() takes no NULL */
     qsort(s->piece, s->n, sizeof *s->piece, compare);
     for (size_t i = 0; i < s->n; i++) {
         struct piece *last = n > 0 ? &s->piece[n - 1] : NULL;
