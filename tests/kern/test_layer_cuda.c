@@ -478,6 +478,8 @@ static void test_decode(void)
         }
 }
 
+/* ---- How many kernels a layer is ------------------------------------- */
+
 /* A layer like Qwen2.5's, of these blocks and KV heads. */
 static void init_qwen(struct fixture *f, int32_t n_blocks, int32_t n_kv_heads)
 {
@@ -586,6 +588,8 @@ static void test_launches_of_a_layer(void)
 {
     each_order(count_launches);
 }
+
+/* ---- Other products -------------------------------------------------- */
 
 /* By a library whose sums have another order, as those of cuBLASLt. */
 static void test_layers_of_other_sums(void)

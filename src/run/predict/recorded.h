@@ -39,9 +39,8 @@ struct weft_recorded {
      * they read */
     const int32_t *n_text;
     /* (iterations, and the next one where it begins, WEFT_MAX_CALLS) when
-     * samples move, as it was decided; NULL:
-     * it is chosen with these costs, which weft_run_record() frees; both NULL:
-     * as without costs */
+     * samples move, as it was decided; NULL: it is chosen with these costs,
+     * which weft_run_record() frees; both NULL: as without costs */
     const struct weft_tail_choice *tail;
     struct weft_costs *costs;
     /* (iterations) filled in where costs are given: what weft_tail_bound()
