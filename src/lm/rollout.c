@@ -520,5 +520,7 @@ int weft_rollout_start(struct weft_rollout_control *c)
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
         if (c->in_flight[i])
             rc = submit(c, i, 0);
+        else
+            set_state(c, i, false, true);
     return rc;
 }

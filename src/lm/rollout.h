@@ -46,6 +46,7 @@ typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
 /* The chunk that a status is of. */
 struct weft_rollout_turn {
     int32_t instance; /* of those of all jobs */
+    int32_t own;      /* of its job's */
     /* what has finished by it leaves the instance when the next has come;
      * false: at once, as no other comes, or the instance has no samples while
      * others have: its last chunk does nothing */

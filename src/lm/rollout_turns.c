@@ -183,6 +183,7 @@ static int turn(struct turns *t, bool *told_out)
     int32_t n_finished = c->n_finished;
     struct weft_rollout_turn made = {
         .instance = t->last,
+        .own = own,
         .n_samples = samples,
         .n_steps = c->n_taken,
         .n_prefilled = t->news->status.n_prefilled,

@@ -71,11 +71,14 @@ struct weft_iteration_call {
  * devices should have inferred by then what they were given: by it, not by a
  * clock of the machine, they are given more (iteration_deal.c). */
 struct weft_iteration_deal {
-    size_t n_devices;                  /* of calls */
-    const struct weft_tail_pace *pace; /* NULL: it is not known */
+    size_t n_devices;      /* of calls */
+    bool paced;            /* the pace of all sets' generation is known */
     double now_s, ahead_s; /* ahead: until a later status has come; now: where
                               no pace is known, how many have */
     double *made_s;        /* (n_instances) the clock of each */
+    double *others_s;      /* (n_instances) what other sets' chunks had taken
+                              of its devices by then */
+    double *chunks_s;      /* (n_sets, n_devices) that they take */
     double *free_s;        /* (n_devices) */
     int32_t *n_busy;       /* (n_devices) instances that generate there */
     int32_t n_generate;    /* instances */
@@ -280,8 +283,8 @@ void weft_iteration_deal_last(struct weft_iteration *p, bool last);
 void weft_iteration_deal_give(const struct weft_iteration *p,
                               struct weft_iteration_call *c, int32_t dp,
                               int32_t n);
-/* The clock goes on by a chunk. */
-void weft_iteration_deal_turn(struct weft_iteration *p,
+/* The clock goes on by a chunk of a set's generation. */
+void weft_iteration_deal_turn(const struct weft_iteration_set *set,
                               const struct weft_rollout_turn *turn);
 /* Whether a call's micro-batches are dealt by the clock. */
 bool weft_iteration_paced(const struct weft_iteration *p,
@@ -315,7 +318,7 @@ int weft_iteration_calls_keep(struct weft_iteration *p);
  * of all calls whose results it lacks; full micro-batches are submitted. */
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
 /* When a status has been acted on: submits what the clock says is due. */
-int weft_iteration_calls_turn(struct weft_iteration *p,
+int weft_iteration_calls_turn(const struct weft_iteration_set *set,
                               const struct weft_rollout_turn *turn);
 /* Submits the micro-batches that samples wait in, however small. */
 int weft_iteration_calls_flush(struct weft_iteration *p);

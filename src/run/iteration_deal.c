@@ -87,7 +87,8 @@ static bool holds(const struct weft_iteration *p,
     const struct weft_g_layout *layout = &p->t->layout[c->call];
     bool moves = p->tail[c->set->call].when.share > 0;
     return p->t->plan.inter_stage_fusion && layout->plan.shares.n == 0
-        && (moves || p->deal.pace || weft_run_bounds(p->t)) && !c->any_device;
+        && (moves || p->deal.paced || weft_run_bounds(p->t))
+        && !c->any_device;
 }
 
 /* ---- Replicas ----------------------------------------------------------- */
@@ -217,9 +218,13 @@ int weft_iteration_deal_init(struct weft_iteration *p)
     size_t n = (size_t) weft_iteration_instances(p);
     *d = (struct weft_iteration_deal){.n_devices = count_devices(p->t)};
     d->made_s = weft_alloc(n, sizeof *d->made_s);
+    d->others_s = weft_alloc(n, sizeof *d->others_s);
+    d->chunks_s = weft_alloc((size_t) p->n_sets * d->n_devices,
+                             sizeof *d->chunks_s);
     d->free_s = weft_alloc(d->n_devices, sizeof *d->free_s);
     d->n_busy = weft_alloc(d->n_devices, sizeof *d->n_busy);
-    if (!d->made_s || !d->free_s || !d->n_busy)
+    if (!d->made_s || !d->others_s || !d->chunks_s || !d->free_s
+        || !d->n_busy)
         return weft_err_nomem(p->err, "inference", d->n_devices);
     for (int32_t k = 0; k < p->n_sets; k++)
         for (int32_t i = 0; i < p->t->gen[p->set[k].call].n_instances; i++)
@@ -231,8 +236,10 @@ void weft_iteration_deal_release(struct weft_iteration *p)
 {
     weft_free(p->deal.n_busy);
     weft_free(p->deal.made_s);
+    weft_free(p->deal.chunks_s);
+    weft_free(p->deal.others_s);
     weft_free(p->deal.free_s);
-    p->deal = (struct weft_iteration_deal){.pace = NULL};
+    p->deal = (struct weft_iteration_deal){.paced = false};
 }
 
 int weft_iteration_deal_call(const struct weft_iteration *p,
@@ -260,31 +267,61 @@ int weft_iteration_deal_call(const struct weft_iteration *p,
 
 void weft_iteration_deal_begin(struct weft_iteration *p)
 {
-    const struct weft_tail_pace *pace = &p->tail[p->set->call].pace;
-    p->deal.pace = p->n_sets == 1 && pace->known ? pace : NULL;
+    p->deal.paced = true;
+    for (int32_t k = 0; k < p->n_sets; k++)
+        p->deal.paced = p->deal.paced && p->tail[p->set[k].call].pace.known;
     update_all(p);
 }
 
 bool weft_iteration_paced(const struct weft_iteration *p,
                           const struct weft_iteration_call *c)
 {
-    return p->deal.pace && weft_iteration_takes(p, c, 1) > 0 && holds(p, c);
+    return p->deal.paced && weft_iteration_takes(p, c, 1) > 0 && holds(p, c);
 }
 
-void weft_iteration_deal_turn(struct weft_iteration *p,
+/* What chunks of other sets have taken of a replica's devices so far. */
+static double others_s(const struct weft_iteration_set *set, int32_t dp)
+{
+    const struct weft_iteration *p = set->p;
+    const struct weft_iteration_deal *d = &p->deal;
+    const struct weft_g_layout *layout = &p->t->gen[set->call].layout;
+    double most = 0;
+    for (int32_t i = 0; i < n_devices(layout) && p->n_sets > 1; i++) {
+        const double *s = d->chunks_s + device_of(layout, dp, i);
+        double sum = 0;
+        for (int32_t k = 0; k < p->n_sets; k++, s += d->n_devices)
+            sum += &p->set[k] == set ? 0 : *s;
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+/* Chunks of different sets have a device one after the other; those of a
+ * replica's own instances are in its stages at the same time. */
+void weft_iteration_deal_turn(const struct weft_iteration_set *set,
                               const struct weft_rollout_turn *turn)
 {
+    struct weft_iteration *p = set->p;
     struct weft_iteration_deal *d = &p->deal;
-    if (!d->pace) {
+    const struct weft_tail_pace *pace = &p->tail[set->call].pace;
+    const struct weft_g_generate *gen = &p->t->gen[set->call];
+    if (!d->paced) {
         d->now_s++;
         return;
     }
+    int32_t dp = gen->instance[turn->own].dp;
     double seconds = turn->n_steps
-                       * (d->pace->step_s
-                          + turn->n_samples * d->pace->sample_s
-                          + turn->n_tokens * d->pace->token_s)
-                   + (double) turn->n_prefilled * d->pace->read_s;
-    d->made_s[turn->instance] += seconds;
+                       * (pace->step_s + turn->n_samples * pace->sample_s
+                          + turn->n_tokens * pace->token_s)
+                   + (double) turn->n_prefilled * pace->read_s;
+    double others = others_s(set, dp);
+    double *chunks_s = d->chunks_s + (size_t) (set - p->set) * d->n_devices;
+    for (int32_t i = 0; i < n_devices(&gen->layout); i++)
+        chunks_s[device_of(&gen->layout, dp, i)] +=
+            seconds * weft_migration_replicas(gen) / gen->n_instances;
+    d->made_s[turn->instance] += seconds + others
+                               - d->others_s[turn->instance];
+    d->others_s[turn->instance] = others;
     d->now_s = fmax(d->now_s, d->made_s[turn->instance]);
     d->made_s[turn->instance] = d->now_s;
     d->ahead_s = 2 * seconds;
@@ -294,7 +331,7 @@ bool weft_iteration_late(const struct weft_iteration *p,
                          const struct weft_iteration_call *c)
 {
     bool moves = p->tail[c->set->call].when.share > 0;
-    return moves && !p->deal.pace && holds(p, c) && c->n_waiting > 0
+    return moves && !p->deal.paced && holds(p, c) && c->n_waiting > 0
         && p->deal.now_s - c->since_s >= 2 * p->deal.n_generate;
 }
 
@@ -302,8 +339,9 @@ double weft_iteration_takes(const struct weft_iteration *p,
                             const struct weft_iteration_call *c,
                             double n_tokens)
 {
-    return p->deal.pace->infer[c->call].batch_s
-         + n_tokens * p->deal.pace->infer[c->call].token_s;
+    const struct weft_tail_pace *pace = &p->tail[c->set->call].pace;
+    return pace->infer[c->call].batch_s
+         + n_tokens * pace->infer[c->call].token_s;
 }
 
 int32_t weft_iteration_free(const struct weft_iteration *p,

@@ -47,7 +47,7 @@ static int on_turn(void *ctx, const struct weft_rollout_turn *turn,
     p->told_bytes = turn->told_bytes;
     int rc = weft_iteration_retokenise(p, p->left.n, p->left.sample);
     if (!rc)
-        rc = weft_iteration_calls_turn(p, turn);
+        rc = weft_iteration_calls_turn(set, turn);
     weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
     if (!rc)
         rc = weft_iteration_early_turn(p);

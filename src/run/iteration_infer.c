@@ -362,7 +362,7 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
 static int flush_late(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     bool full;
-    if (p->deal.pace)
+    if (p->deal.paced)
         return dispatch(p, c, false);
     if (!weft_iteration_late(p, c))
         return 0;
@@ -370,10 +370,11 @@ static int flush_late(struct weft_iteration *p, struct weft_iteration_call *c)
     return dp < 0 ? 0 : flush(p, c, n, dp);
 }
 
-int weft_iteration_calls_turn(struct weft_iteration *p,
+int weft_iteration_calls_turn(const struct weft_iteration_set *set,
                               const struct weft_rollout_turn *turn)
 {
-    weft_iteration_deal_turn(p, turn);
+    struct weft_iteration *p = set->p;
+    weft_iteration_deal_turn(set, turn);
     int rc = deal(p, false);
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         rc = flush_late(p, &p->call[k]);

@@ -7,12 +7,20 @@
 #include "described_run.h"
 #include "second_costs.h"
 
-enum { SAMPLES = 12, DEVICES = 4, CALLS = 2, LONGEST = 60 };
+enum { SAMPLES = 12, SETS = 2, DEVICES = 4, CALLS = 2, LONGEST = 60 };
 
-static struct fixture fixture;
+static struct fixture fixture, two; /* two sets of samples are generated */
 static struct weft_err err;
 
-static char reads[700]; /* a reward model, in tokens of its own */
+static const char remax[] = "algorithm: remax\n"
+                            "iterations: 1\n"
+                            "run_dir: unset\n"
+                            "data: {path: prompts.jsonl}\n"
+                            "model: {actor: model, reference: model}\n"
+                            "rollout: {prompts: 6, samples_per_prompt: 2}\n"
+                            "ppo: {mini_batches: 2}\n";
+/* a reward model, in tokens of its own and in the policy's */
+static char reads[700], scores[700];
 
 static void setup(void)
 {
@@ -24,6 +32,12 @@ static void setup(void)
     snprintf(reads, sizeof reads,
              "reward=[{type: model, model: %s/reads, own_tokenizer: true}]",
              fixture.dir);
+    snprintf(scores, sizeof scores, "reward=[{type: model, model: %s/reads}]",
+             fixture.dir);
+    two = fixture;
+    snprintf(two.config, sizeof two.config, "%s/two.yaml", fixture.dir);
+    REQUIRE_OK(weft_file_write(two.config, remax, sizeof remax - 1, &err),
+               err);
 }
 
 static void teardown(void)
@@ -86,10 +100,11 @@ static void write_decisions(const struct weft_trainer *t, const char *path)
     REQUIRE(fclose(f) == 0);
 }
 
-/* The first sample, which is device 0's, has `longest` tokens, the others
- * one. */
-static void deal_with(const char *reward, const char *layout, int longest,
-                      enum says says, struct dealt *out)
+/* The first sample of each set, which is device 0's, has `longest` tokens, the
+ * others one. */
+static void deal_with(const struct fixture *f, const char *reward,
+                      const char *layout, int longest, enum says says,
+                      struct dealt *out)
 {
     const struct weft_g_job job = {1, DEVICES, true, 0, false};
     const char *word[] = {"data.shuffle=false",
@@ -105,12 +120,12 @@ static void deal_with(const char *reward, const char *layout, int longest,
                           reward};
     struct described_run d;
     struct weft_cluster cluster;
-    int32_t n_total[SAMPLES];
+    int32_t n_total[SETS * SAMPLES];
     char path[600];
     snprintf(path, sizeof path, "%s/decisions.jsonl", fixture.dir);
-    describe_run(&fixture, &job, (int) WEFT_COUNT(word), word, &d);
-    for (int i = 0; i < SAMPLES; i++)
-        n_total[i] = i == 0 ? longest : 1;
+    describe_run(f, &job, (int) WEFT_COUNT(word), word, &d);
+    for (int i = 0; i < SETS * SAMPLES; i++)
+        n_total[i] = i % SAMPLES == 0 ? longest : 1;
     if (says == A_RUN)
         write_decisions(d.t, path);
     const struct weft_recorded how = {
@@ -128,7 +143,8 @@ static void deal_with(const char *reward, const char *layout, int longest,
 static void deal(const char *layout, int longest, enum says says,
                  struct dealt *out)
 {
-    deal_with("reward=[{type: callback}]", layout, longest, says, out);
+    deal_with(&fixture, "reward=[{type: callback}]", layout, longest, says,
+              out);
 }
 
 /* The sample takes 120 s, the 22 micro-batches of the others 44 s: all are
@@ -192,6 +208,30 @@ static void test_short_tail(void)
     CHECK(most - least <= 2);
 }
 
+/* ReMax generates two sets on the same devices, whose chunks take turns there:
+ * device 0 is done with a long sample of each at 16 s, two others at 8 s, and
+ * the last one, which has no greedy samples, at 4 s. A micro-batch of any set
+ * takes two. */
+static void test_two_sets(void)
+{
+    enum { ALL = 2 * SAMPLES + SAMPLES / 2 };
+    static const int done[DEVICES] = {16, 8, 8, 4};
+    struct dealt d;
+    int least = 1 << 30, most = 0;
+    deal_with(&two, scores, "layout=dp4", 4, COSTS, &d);
+    CHECK_INT(d.before[0], 0);
+    CHECK_INT(d.all[0] + d.all[1] + d.all[2] + d.all[3], ALL);
+    for (int k = 0; k < DEVICES; k++) {
+        int at = done[k] + 2 * d.all[k];
+        least = at < least ? at : least;
+        most = at > most ? at : most;
+    }
+    CHECK(most - least <= 2);
+    deal_with(&two, scores, "layout=dp4", LONGEST, COSTS, &d);
+    CHECK_INT(d.before[0], 0);
+    CHECK_INT(d.before[1] + d.before[2] + d.before[3], ALL - 1);
+}
+
 /* A reward model reads texts in tokens of its own, once their samples have left
  * their instances, which those that are done do at once. The clock has all
  * three calls. */
@@ -199,14 +239,14 @@ static void test_texts(void)
 {
     enum { ALL = CALLS + 1 };
     struct dealt d;
-    deal_with(reads, "layout=dp4", LONGEST, COSTS, &d);
+    deal_with(&fixture, reads, "layout=dp4", LONGEST, COSTS, &d);
     CHECK_INT(d.before[0], 0);
     CHECK_INT(d.all[0] + d.all[1] + d.all[2] + d.all[3], ALL * SAMPLES);
     CHECK_INT(d.before[1] + d.before[2] + d.before[3], ALL * (SAMPLES - 1));
     for (int k = 1; k < DEVICES; k++)
         CHECK(abs(3 * d.before[k] - ALL * (SAMPLES - 1)) <= 6);
     int least = 1 << 30, most = 0;
-    deal_with(reads, "layout=dp4", 4, COSTS, &d);
+    deal_with(&fixture, reads, "layout=dp4", 4, COSTS, &d);
     CHECK_INT(d.before[0], 0);
     for (int k = 0; k < DEVICES; k++) {
         int at = (k == 0 ? 8 : 4) + 2 * d.all[k];
@@ -244,6 +284,7 @@ static void test_weights(void)
 
 WEFT_TESTS("run/deal", {"setup", setup}, {"test_long_tail", test_long_tail},
            {"test_no_costs", test_no_costs}, {"test_said", test_said},
-           {"test_short_tail", test_short_tail}, {"test_texts", test_texts},
+           {"test_short_tail", test_short_tail},
+           {"test_two_sets", test_two_sets}, {"test_texts", test_texts},
            {"test_replayed", test_replayed}, {"test_weights", test_weights},
            {"teardown", teardown})
