@@ -64,6 +64,16 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
              : weft_err_nomem(err, "samples that move", (size_t) n * 4);
 }
 
+void weft_migration_join(struct weft_migration *m,
+                         const struct weft_g_generate *gen,
+                         const struct weft_migration *other,
+                         const struct weft_g_generate *other_gen)
+{
+    if (m->n_replicas == other->n_replicas
+        && weft_plan_lies_alike(&gen->layout.plan, &other_gen->layout.plan))
+        m->beside = other->among;
+}
+
 void weft_migration_release(struct weft_migration *m)
 {
     weft_free(m->stays);
@@ -137,7 +147,7 @@ int weft_migration_decide(struct weft_migration *m, int32_t n_left,
            && n_left <= m->step[m->next + 1].remaining)
         m->next++; /* those before found no fewer replicas */
     int rc = d.to ? weft_migrate_decide(&costs, m->n_replicas, m->among,
-                                        n_left, left,
+                                        m->beside, n_left, left,
                                         m->step[m->next].instances, &d, err)
                   : weft_err_nomem(err, "samples that move",
                                    (size_t) n_left * 4);

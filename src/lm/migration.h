@@ -61,6 +61,8 @@ struct weft_migration {
     struct weft_migrated *log; /* what moves is noted there; NULL: nobody
                                   asks */
     bool *stays, *among;       /* (n_replicas) that go on; that did before */
+    const bool *beside;        /* (n_replicas) that another generation goes on
+                                  with; NULL: none has the same devices */
     int32_t *to; /* (samples) the replica that goes on with it; -1: its own */
 };
 
@@ -78,6 +80,13 @@ int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
                         const struct weft_migration_when *when,
                         struct weft_migration *out, struct weft_err *err);
 void weft_migration_release(struct weft_migration *m);
+/* Devices are free when both of two generations have left them: m prefers to go
+ * on where the other one does, if they have the same. The other's migration
+ * outlives it. */
+void weft_migration_join(struct weft_migration *m,
+                         const struct weft_g_generate *gen,
+                         const struct weft_migration *other,
+                         const struct weft_g_generate *other_gen);
 
 /* Whether a sample of so many tokens moves with its KV cache. */
 bool weft_migration_is_cached(const struct weft_migration *m,

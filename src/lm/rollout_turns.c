@@ -255,6 +255,11 @@ int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
         t.c[k].first = first;
         first += job[k].gen->n_instances;
     }
+    for (int32_t k = 0; k < n && n > 1 && !rc; k++) {
+        int32_t other = (k + 1) % n;
+        weft_migration_join(&t.c[k].migration, job[k].gen,
+                            &t.c[other].migration, job[other].gen);
+    }
     if (n > 0)
         rc = turn_all(&t, rc);
     for (int32_t k = 0; k < n_made; k++) {

@@ -181,8 +181,8 @@ static int move(struct world *w, int instances, int most_batch,
     for (int i = 0; i < job->n_instances; i++)
         among[i] = free[i] < 0;
     costs.most_batch = most_batch > 0 ? most_batch : costs.most_batch;
-    REQUIRE_OK(weft_migrate_decide(&costs, job->n_instances, among, n, left,
-                                   instances, &d, &err),
+    REQUIRE_OK(weft_migrate_decide(&costs, job->n_instances, among, NULL, n,
+                                   left, instances, &d, &err),
                err);
     for (int i = 0; i < job->n_instances; i++) {
         if (d.n_stay && among[i] && !stays[i])

@@ -274,13 +274,28 @@ static void test_decide_among(void)
     int32_t to[2];
     struct weft_migrate_decision d = {
         .stays = stays, .to = to, .reads = reads};
-    REQUIRE_OK(weft_migrate_decide(&costs, 4, among, 2, left, 2, &d, &err),
-               err);
+    REQUIRE_OK(
+        weft_migrate_decide(&costs, 4, among, NULL, 2, left, 2, &d, &err),
+        err);
     CHECK_INT(d.n_stay, 2);
     CHECK(!stays[0] && stays[1] && stays[2] && !stays[3]);
-    REQUIRE_OK(weft_migrate_decide(&costs, 4, among, 2, left, 3, &d, &err),
-               err);
+    REQUIRE_OK(
+        weft_migrate_decide(&costs, 4, among, NULL, 2, left, 3, &d, &err),
+        err);
     CHECK_INT(d.n_stay, 0); /* all that are left: nothing is won */
+
+    /* another generation goes on with the first, which has gone, and the last */
+    static const bool beside[] = {true, false, false, true};
+    REQUIRE_OK(
+        weft_migrate_decide(&costs, 4, among, beside, 2, left, 1, &d, &err),
+        err);
+    CHECK_INT(d.n_stay, 1);
+    CHECK(!stays[0] && !stays[1] && !stays[2] && stays[3]);
+    CHECK(to[0] == 3 && to[1] == 3);
+    REQUIRE_OK(
+        weft_migrate_decide(&costs, 4, among, beside, 2, left, 2, &d, &err),
+        err);
+    CHECK(!stays[0] && !stays[1] && stays[2] && stays[3]);
 }
 
 static double a_step(void *ctx, const struct weft_work_rows *rows)
@@ -379,32 +394,38 @@ static void test_decide(void)
     for (int32_t s = 0; s < 12; s++) /* two on each */
         left[s] = (struct weft_migrate_left){s / 2, 10, s, s + 1};
     /* nine samples of 16.5 tokens take 11 s, ten 13 s, and one 10 s */
-    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, NULL, 12, left, 0, &d, &err),
+               err);
     CHECK_INT(d.most_batch, 9);
     CHECK_INT(d.n_stay, 2);
     CHECK(stays[0] && stays[1] && !stays[2]);
     for (int32_t s = 0; s < 12; s++) /* 10 s to read, 10 + s to copy */
         CHECK(reads[s] == (s > 0));
-    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 5, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, NULL, 12, left, 5, &d, &err),
+               err);
     CHECK_INT(d.n_stay, 5);
     /* four is said to be the largest batch: three for twelve samples */
     c.most_batch = 4;
-    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, NULL, 12, left, 0, &d, &err),
+               err);
     CHECK_INT(d.most_batch, 4);
     CHECK_INT(d.n_stay, 3);
     c.most_batch = 0;
     /* of 22 tokens at most one fits an instance of 30: all go on */
     c.memory_bytes = 30;
-    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, NULL, 12, left, 0, &d, &err),
+               err);
     CHECK_INT(d.n_stay, 0);
-    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 0, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, NULL, 0, left, 0, &d, &err),
+               err);
     CHECK_INT(d.n_stay, 0);
     /* 12 * 22 / 45: six; a batch of two would fit, so the limit was memory */
     c.memory_bytes = 45;
-    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err), err);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, NULL, NULL, 12, left, 0, &d, &err),
+               err);
     CHECK_INT(d.n_stay, 0);
     c.memory_bytes = 21;
-    CHECK_FAILS(weft_migrate_decide(&c, 6, NULL, 12, left, 0, &d, &err),
+    CHECK_FAILS(weft_migrate_decide(&c, 6, NULL, NULL, 12, left, 0, &d, &err),
                 WEFT_EINVAL, err, "takes 0.000 GB");
 }
 

@@ -30,6 +30,25 @@ static inline void describe_run(const struct fixture *f,
         err);
 }
 
+/* A fixture's run in which two calls generate. */
+static inline struct fixture remax_fixture(const struct fixture *f)
+{
+    static const char yaml[] =
+        "algorithm: remax\n"
+        "iterations: 1\n"
+        "run_dir: unset\n"
+        "data: {path: prompts.jsonl}\n"
+        "model: {actor: model, reference: model}\n"
+        "reward: [{type: callback}]\n"
+        "rollout: {prompts: 6, samples_per_prompt: 2, max_new_tokens: 60}\n"
+        "ppo: {mini_batches: 2}\n";
+    struct fixture out = *f;
+    struct weft_err err;
+    snprintf(out.config, sizeof out.config, "%s/remax.yaml", f->dir);
+    REQUIRE_OK(weft_file_write(out.config, yaml, sizeof yaml - 1, &err), err);
+    return out;
+}
+
 static inline void forget_run(struct described_run *d)
 {
     weft_recording_release(&d->r);

@@ -12,13 +12,6 @@ enum { SAMPLES = 12, SETS = 2, DEVICES = 4, CALLS = 2, LONGEST = 60 };
 static struct fixture fixture, two; /* two sets of samples are generated */
 static struct weft_err err;
 
-static const char remax[] = "algorithm: remax\n"
-                            "iterations: 1\n"
-                            "run_dir: unset\n"
-                            "data: {path: prompts.jsonl}\n"
-                            "model: {actor: model, reference: model}\n"
-                            "rollout: {prompts: 6, samples_per_prompt: 2}\n"
-                            "ppo: {mini_batches: 2}\n";
 /* a reward model, in tokens of its own and in the policy's */
 static char reads[700], scores[700];
 
@@ -34,10 +27,7 @@ static void setup(void)
              fixture.dir);
     snprintf(scores, sizeof scores, "reward=[{type: model, model: %s/reads}]",
              fixture.dir);
-    two = fixture;
-    snprintf(two.config, sizeof two.config, "%s/two.yaml", fixture.dir);
-    REQUIRE_OK(weft_file_write(two.config, remax, sizeof remax - 1, &err),
-               err);
+    two = remax_fixture(&fixture);
 }
 
 static void teardown(void)

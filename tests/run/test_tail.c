@@ -545,6 +545,48 @@ static void test_many_models(void)
     fixture_remove(&f);
 }
 
+/* ---- Two calls that generate --------------------------------------------- */
+
+/* The replicas that samples go on with, by decisions, as noted below. */
+static bool goes_on[2][DEVICES];
+static int n_decided;
+
+/* ReMax's last samples are on replica 3, its greedy ones on replica 0: all go on
+ * with one of them, so that three have no samples of either. */
+static void test_same_devices(void)
+{
+    enum { SAMPLED = 12, GREEDY = 6 };
+    static int32_t length[SAMPLED + GREEDY];
+    const struct weft_g_job job = {1, DEVICES, true, 0, false};
+    const char *word[] = {"layout=dp4",
+                          "data.shuffle=false",
+                          "rollout.chunk_tokens=2",
+                          "rollout.inter_stage_fusion=true",
+                          "rollout.remaining=0.4",
+                          "rollout.instances=1"};
+    const struct weft_recorded how = {
+        .rank = -1, .iterations = 1, .n_total = length, .responses = true};
+    struct fixture f, two;
+    struct described_run d;
+    int n = 0;
+    n_decided = 0;
+    fixture_make(&f);
+    two = remax_fixture(&f);
+    for (int i = 0; i < SAMPLED + GREEDY; i++)
+        length[i] = (i >= 9 && i < SAMPLED + 2) ? 40 : 2;
+    describe_run(&two, &job, (int) WEFT_COUNT(word), word, &d);
+    REQUIRE_OK(weft_run_record(d.t, &how, &d.r, &err), err);
+    CHECK_INT(n_decided, 2);
+    for (int i = 0; i < DEVICES; i++) {
+        n += goes_on[0][i];
+        CHECK(goes_on[0][i] == goes_on[1][i]);
+    }
+    CHECK_INT(n, 1);
+    CHECK(goes_on[0][0] || goes_on[0][3]);
+    forget_run(&d);
+    fixture_remove(&f);
+}
+
 /* ---- A rank that dies --------------------------------------------------- */
 
 static bool decides, unpacks; /* dies by what it does next */
@@ -560,6 +602,8 @@ int __wrap_weft_migration_decide(struct weft_migration *m, int32_t n_left,
                                           decided_out, e);
     if (!rc && *decided_out && decides)
         raise(SIGKILL);
+    if (!rc && *decided_out && n_decided < 2 && m->n_replicas == DEVICES)
+        memcpy(goes_on[n_decided++], m->among, DEVICES);
     return rc;
 }
 
@@ -622,7 +666,8 @@ int main(int argc, char **argv)
         {"test_pass_meetings", test_pass_meetings},
         {"test_weights", test_weights},
         {"test_chosen_by", test_chosen_by},
-        {"test_many_models", test_many_models}};
+        {"test_many_models", test_many_models},
+        {"test_same_devices", test_same_devices}};
     return argc > 4 ? die(argc, argv)
                     : weft_test_main("run/tail", tests, WEFT_COUNT(tests));
 }

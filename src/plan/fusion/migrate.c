@@ -241,7 +241,8 @@ static void expected_tokens(int32_t n_left,
 
 int weft_migrate_decide(const struct weft_migrate_costs *c,
                         int32_t n_instances, const bool *among,
-                        int32_t n_left, const struct weft_migrate_left *left,
+                        const bool *beside, int32_t n_left,
+                        const struct weft_migrate_left *left,
                         int32_t instances, struct weft_migrate_decision *out,
                         struct weft_err *err)
 {
@@ -271,6 +272,8 @@ int weft_migrate_decide(const struct weft_migrate_costs *c,
         weft_assert(!among || among[left[s].instance]);
         n_left_of[left[s].instance]++;
     }
+    for (int32_t i = 0; i < n_instances && beside; i++)
+        n_left_of[i] += n_left_of[i] >= 0 && beside[i] ? n_left + 1 : 0;
     for (n = n > instances ? n : instances; n < n_among && !rc; n++) {
         weft_migrate_stay(n_instances, n_left_of, n, out->stays);
         rc = weft_migrate_deal(n_instances, out->stays, n_left, left,

@@ -141,11 +141,13 @@ struct weft_migrate_decision {
 /* All of the above: the fewest instances, but at least `instances`, to which
  * the samples can be dealt; n_stay 0 where that is no fewer than all, or no
  * sample is left. among (n_instances): those that can stay, which have all
- * samples; NULL: all. Errors: WEFT_ENOMEM; WEFT_EINVAL as
+ * samples; NULL: all. beside (n_instances): those that stay first, as another
+ * generation goes on with the same devices; NULL: nobody does. Errors: WEFT_ENOMEM; WEFT_EINVAL as
  * weft_migrate_fewest(). */
 int weft_migrate_decide(const struct weft_migrate_costs *costs,
                         int32_t n_instances, const bool *among,
-                        int32_t n_left, const struct weft_migrate_left *left,
+                        const bool *beside, int32_t n_left,
+                        const struct weft_migrate_left *left,
                         int32_t instances, struct weft_migrate_decision *out,
                         struct weft_err *err);
 

@@ -204,8 +204,8 @@ static int migrate(struct weft_overlap_run *run, int32_t instances,
         find_left(run, &l);
         for (int32_t i = 0; i < run->job->n_instances; i++)
             l.among[i] = run->free_s[i] < 0;
-        rc = weft_migrate_decide(&costs, run->job->n_instances, l.among, l.n,
-                                 l.left, instances, &l.decision, err);
+        rc = weft_migrate_decide(&costs, run->job->n_instances, l.among, NULL,
+                                 l.n, l.left, instances, &l.decision, err);
     }
     if (!rc && l.n > 0)
         run->matters = run->matters || matters(&l, run->other_batch);
