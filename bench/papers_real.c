@@ -25,7 +25,7 @@
  * and read the prompt of a group once, which ReaL does not; but they never have
  * calls beside one another, as it has.
  *
- * The cluster has the two numbers that bench/papers calibrates. Prompts have
+ * The cluster has the numbers that bench/papers calibrates. Prompts have
  * 1,024 tokens and responses are as long as they can
  * be; an iteration has 8 mini-batches, of which one in `share` is priced, as one
  * batch of generation is. DPO, GRPO and ReMax have the base setting's 512 prompts
@@ -387,11 +387,11 @@ static void report(const struct bench *b, const struct compared *with,
     fflush(stdout);
 }
 
-/* A system's iteration and generation, as weft plan --from NAME has it, each
- * layer beside its work so many times as long as ReaL's. Returns false, and
+/* A system's iteration and generation, as weft plan --from NAME has it, with so
+ * many seconds of a layer beside its work. Returns false, and
  * says why, where there is none. */
 static bool simulate_system(struct bench *b, const struct job *job,
-                            const char *name, double times,
+                            const char *name, double layer_s,
                             struct weft_simulated *out)
 {
     const char *words[] = {"numerics.gradient_groups=16", "rollout.slots=128",
@@ -410,7 +410,7 @@ static bool simulate_system(struct bench *b, const struct job *job,
     struct weft_plan plan;
     struct weft_err why;
     char path[600];
-    links.kind[0].layer_s *= times;
+    links.kind[0].layer_s = layer_s;
     snprintf(path, sizeof path, "%s/run.yaml", b->dir);
     CHECK(weft_run_config_read(path, 3, words, &config, &err));
     CHECK(weft_run_needs_read(&config, job->nodes, GPUS, 0, &needs, &err));
@@ -428,15 +428,13 @@ static bool simulate_system(struct bench *b, const struct job *job,
 }
 
 /* Systems with a name beside ReaL's plan: the paper says by how much it is
- * faster than they, at most. Table 6 has generation without CUDA graphs, too:
- * with the heuristic's layout 104.6 s in place of 44.2. So each is simulated
- * once more with layers in generation that take as many times as long. */
+ * faster than they, at most. Each is simulated once more with generation as ReaL
+ * has it without CUDA graphs in table 6. */
 static void compare_systems(struct bench *b, const struct job *job,
                             double real_s)
 {
     static const char *const name[] = {"deepspeed-chat", "openrlhf",
                                        "nemo-aligner", "verl"};
-    static const double launched = 104.6 / 44.2;
     double most = 0, most_launched = 0;
     char why[120];
     take_job(b, job);
@@ -445,8 +443,8 @@ static void compare_systems(struct bench *b, const struct job *job,
            job->nodes * GPUS);
     for (size_t i = 0; i < WEFT_COUNT(name); i++) {
         struct weft_simulated as_real, slow;
-        if (!simulate_system(b, job, name[i], 1, &as_real)
-            || !simulate_system(b, job, name[i], launched, &slow))
+        if (!simulate_system(b, job, name[i], REAL_LAYER_S, &as_real)
+            || !simulate_system(b, job, name[i], REAL_LAUNCHED_S, &slow))
             continue;
         double s = as_real.iteration_s;
         double slow_s = s + slow.call_s[at] - as_real.call_s[at];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What benchmarks of ReaL's tables share: its models (table 1), its plans
- * (tables 2 to 6), the two numbers of its cluster that bench/papers calibrates,
- * and a folder to describe runs in. A failure ends the program. */
+ * (tables 2 to 6), the numbers of its cluster that bench/papers calibrates, and a
+ * folder to describe runs in. A failure ends the program. */
 #ifndef WEFT_BENCH_REAL_H
 #define WEFT_BENCH_REAL_H
 
@@ -47,6 +47,8 @@ static const struct real_plan {
         double seconds;
     } call[N_REAL_CALLS];
     double all_s; /* end to end */
+    double launched_s,
+        launched_all_s; /* generation, and all, without graphs */
 } real_plan[N_REAL_PLANS] = {{"7B + 7B, heuristic",
                               "7b",
                               512,
@@ -57,7 +59,9 @@ static const struct real_plan {
                                {0, 2, 8, 1, 2, 4, 6.8},
                                {0, 2, 8, 1, 2, 4, 24.7},
                                {0, 2, 8, 1, 2, 4, 24.3}},
-                              122.6},
+                              122.6,
+                              104.6,
+                              183.0},
                              {"7B + 7B, searched",
                               "7b",
                               512,
@@ -68,7 +72,9 @@ static const struct real_plan {
                                {0, 2, 1, 2, 8, 8, 4.7},
                                {0, 1, 2, 4, 1, 2, 26.6},
                                {1, 1, 4, 2, 1, 2, 28.1}},
-                              64.0},
+                              64.0,
+                              34.5,
+                              82.2},
                              {"70B + 7B, heuristic",
                               "70b",
                               4096,
@@ -79,7 +85,9 @@ static const struct real_plan {
                                {0, 16, 8, 4, 4, 8, 12.5},
                                {0, 16, 8, 4, 4, 8, 163.4},
                                {0, 16, 8, 4, 4, 8, 35.7}},
-                              546.8},
+                              546.8,
+                              241.8,
+                              912.3},
                              {"70B + 7B, searched",
                               "70b",
                               4096,
@@ -90,11 +98,15 @@ static const struct real_plan {
                                {0, 16, 1, 8, 16, 16, 5.6},
                                {0, 16, 2, 16, 4, 2, 108.0},
                                {0, 16, 8, 4, 4, 2, 20.8}},
-                              383.1}};
+                              383.1,
+                              185.1,
+                              547.4}};
 
-/* by_rows times the first, and seconds of a layer: `papers --calibrate`
- * finds them. */
-static const double REAL_BY_ROWS = 0.750, REAL_LAYER_S = 186e-6;
+/* by_rows times the first, and seconds of a layer; the last: in generation
+ * without CUDA graphs, which only what table 6 has of that uses.
+ * `papers --calibrate` finds them. */
+static const double REAL_BY_ROWS = 0.750, REAL_LAYER_S = 186e-6,
+                    REAL_LAUNCHED_S = 555e-6;
 
 /* ReaL's norms are PyTorch's operations one by one, in f32 (the class of its
  * code for Llama's): to f32, squares, mean, product with the root, to bf16,
