@@ -74,7 +74,7 @@ bench_programs += %D%/papers_real
 	%D%/real.h %D%/made.h %D%/check.h
 %C%_papers_real_LDADD = $(weft_libs)
 bench_programs += %D%/papers_search
-%C%_papers_search_SOURCES = %D%/papers_search.c %D%/opened.h %D%/check.h
+%C%_papers_search_SOURCES = %D%/papers_search.c %D%/rows.h %D%/opened.h %D%/check.h
 %C%_papers_search_LDADD = $(weft_libs)
 bench_programs += %D%/papers_flexrlhf
 %C%_papers_flexrlhf_SOURCES = %D%/papers_flexrlhf.c %D%/flexrlhf.h %D%/rows.h %D%/median.h \
@@ -178,13 +178,13 @@ bench-papers: %D%/papers_table %D%/papers %D%/papers_real %D%/papers_search \
 	@rm -f %D%/papers.rows
 	PAPERS_ROWS=%D%/papers.rows $(MAKE) bench-papers-real \
 	    bench-papers-flexrlhf bench-papers-rlhfuse
-	%D%/papers_table %D%/papers.rows --svg %D%/papers.svg
-CLEANFILES += %D%/papers.rows %D%/papers.svg
+	%D%/papers_table %D%/papers.rows --svg %D%/papers.svg %D%/papers_curves.svg
+CLEANFILES += %D%/papers.rows %D%/papers.svg %D%/papers_curves.svg
 bench-papers-real: %D%/papers %D%/papers_real %D%/papers_search
 	%D%/papers $(clusters)/real_h100.yaml --calibrate
 	%D%/papers $(clusters)/real_h100.yaml
 	%D%/papers_real $(clusters)/real_h100.yaml
-	%D%/papers_search $(clusters)/real_h100.yaml 1 30 $(clusters)/real_7b.yaml
+	%D%/papers_search $(clusters) 30
 bench-papers-flexrlhf: %D%/papers_flexrlhf
 	%D%/papers_flexrlhf $(clusters)/flexrlhf_a100.yaml \
 		$(clusters)/flexrlhf_mixed.yaml

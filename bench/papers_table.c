@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One table of what papers measured and what is predicted, of the rows that
- * bench/papers* left (bench/rows.h), and a picture of it.
+ * bench/papers* left (bench/rows.h), a picture of it, and one of the curves of
+ * searches.
  *
- *     bench/papers_table ROWS [--svg PICTURE.svg]
+ *     bench/papers_table ROWS [--svg PICTURE.svg CURVES.svg]
  *
  * Below the table: median errors, what is more than a quarter off, each with its
  * cause where one is known, and what plans that the papers could not have would
@@ -107,7 +108,7 @@ static void print_table(void)
                error_of(r), r->kind == ROW_PREDICTED ? "" : " ",
                r->kind == ROW_PREDICTED ? "" : row_kind_name[r->kind]);
     }
-    printf("\norders\n");
+    printf("\norders, ranges and limits\n");
     for (int i = 0; i < n_rows; i++)
         if (rows[i].kind == ROW_ORDER)
             printf("%-9s %-34s %s: %s\n", rows[i].paper, rows[i].setting,
@@ -179,6 +180,28 @@ static double place(double value)
     return (log10(value) - low) / (high - low) * SIZE;
 }
 
+static FILE *begin(const char *path)
+{
+    int width = EDGE + SIZE + LEGEND + 40, height = EDGE / 2 + SIZE + EDGE;
+    FILE *f = fopen(path, "w");
+    if (!f)
+        stop(path, "it cannot be written");
+    fprintf(f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+            "height=\"%d\" viewBox=\"0 0 %d %d\" font-size=\"12\" "
+            "font-family=\"Helvetica,Arial,sans-serif\">\n<rect "
+            "width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+            width, height, width, height);
+    return f;
+}
+
+static void end(FILE *f, const char *path)
+{
+    fprintf(f, "</svg>\n");
+    if (fclose(f) != 0)
+        stop(path, "it cannot be written");
+}
+
 WEFT_PRINTF(6, 7)
 static void put_text(FILE *f, double x, double y, const char *anchor,
                      const char *colour, const char *format, ...)
@@ -204,27 +227,46 @@ static void put_line(FILE *f, double x1, double y1, double x2, double y2,
             style);
 }
 
+static void put_tick_x(FILE *f, double value)
+{
+    double at = place(value);
+    put_line(f, at, 0, at, SIZE, "#d8dee4");
+    put_text(f, EDGE + at, EDGE / 2 + SIZE + 16, "middle", "#24292f", "%g",
+             value);
+}
+
+static void put_tick_y(FILE *f, double at, double value)
+{
+    put_line(f, 0, at, SIZE, at, "#d8dee4");
+    put_text(f, EDGE - 6, EDGE / 2 + SIZE - at + 4, "end", "#24292f", "%g",
+             value);
+}
+
+static void put_names(FILE *f, const char *x, const char *y)
+{
+    put_text(f, EDGE + SIZE / 2, EDGE / 2 + SIZE + 34, "middle", "#24292f",
+             "%s", x);
+    fprintf(f, "<g transform=\"rotate(-90 12 %d)\">", EDGE / 2 + SIZE / 2);
+    put_text(f, 12, EDGE / 2 + SIZE / 2, "middle", "#24292f", "%s", y);
+    fprintf(f, "</g>\n");
+}
+
 static void put_axes(FILE *f)
 {
     for (int k = low; k <= high; k++) {
-        double at = place(pow(10, k));
-        put_line(f, at, 0, at, SIZE, "#d8dee4");
-        put_line(f, 0, at, SIZE, at, "#d8dee4");
-        put_text(f, EDGE + at, EDGE / 2 + SIZE + 16, "middle", "#24292f",
-                 "%g", pow(10, k));
-        put_text(f, EDGE - 6, EDGE / 2 + SIZE - at + 4, "end", "#24292f",
-                 "%g", pow(10, k));
+        put_tick_x(f, pow(10, k));
+        put_tick_y(f, place(pow(10, k)), pow(10, k));
     }
     double off = place(1 + MISSED / 100.0) - place(1);
     put_line(f, 0, 0, SIZE, SIZE, "#57606a");
     put_line(f, 0, off, SIZE - off, SIZE, "#8c959f\" stroke-dasharray=\"3 3");
     put_line(f, off, 0, SIZE, SIZE - off, "#8c959f\" stroke-dasharray=\"3 3");
-    put_text(f, EDGE + SIZE / 2, EDGE / 2 + SIZE + 34, "middle", "#24292f",
-             "published");
-    fprintf(f, "<g transform=\"rotate(-90 12 %d)\">", EDGE / 2 + SIZE / 2);
-    put_text(f, 12, EDGE / 2 + SIZE / 2, "middle", "#24292f", "predicted");
-    fprintf(f, "</g>\n");
+    put_names(f, "published", "predicted");
 }
+
+static const char *const colour[] = {"#4e79a7", "#f28e2b", "#59a14f",
+                                     "#b07aa1", "#e15759", "#76b7b2",
+                                     "#9c755f", "#8c959f"};
 
 /* A colour for each paper and unit, in the order of the table. */
 static int series_of(int row)
@@ -246,9 +288,6 @@ static int series_of(int row)
 
 static void put_points(FILE *f)
 {
-    static const char *const colour[] = {"#4e79a7", "#f28e2b", "#59a14f",
-                                         "#b07aa1", "#e15759", "#76b7b2",
-                                         "#9c755f", "#8c959f"};
     int named = 0;
     for (int i = 0; i < n_rows; i++) {
         const struct row *r = &rows[i];
@@ -278,9 +317,6 @@ static void put_points(FILE *f)
 
 static void draw(const char *path)
 {
-    FILE *f = fopen(path, "w");
-    if (!f)
-        stop(path, "it cannot be written");
     for (int i = 0; i < n_rows; i++) {
         double a = rows[i].published, b = rows[i].predicted;
         if (!is_value(&rows[i]) || a <= 0 || b <= 0)
@@ -288,30 +324,83 @@ static void draw(const char *path)
         low = (int) fmin(low, floor(log10(fmin(a, b))));
         high = (int) fmax(high, ceil(log10(fmax(a, b))));
     }
-    int width = EDGE + SIZE + LEGEND + 40, height = EDGE / 2 + SIZE + EDGE;
-    fprintf(f,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-            "height=\"%d\" viewBox=\"0 0 %d %d\" font-size=\"12\" "
-            "font-family=\"Helvetica,Arial,sans-serif\">\n<rect "
-            "width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-            width, height, width, height);
+    FILE *f = begin(path);
     put_axes(f);
     put_points(f);
-    fprintf(f, "</svg>\n");
-    if (fclose(f) != 0)
-        stop(path, "it cannot be written");
+    end(f, path);
+}
+
+/* ---- The curves --------------------------------------------------------- */
+
+/* A colour for each setting; dashed: of all options. */
+static void put_curves(FILE *f, double top)
+{
+    int n = -1;
+    for (int i = 0, last = -1; i < n_rows; i++) {
+        const struct row *r = &rows[i], *to = NULL;
+        if (r->kind != ROW_POINT)
+            continue;
+        bool dashed = strcmp(r->what, "all") == 0;
+        if (last < 0 || strcmp(rows[last].setting, r->setting) != 0) {
+            double y = 12 + 18 * ++n;
+            put_line(f, SIZE + 12, SIZE - y + 4, SIZE + 28, SIZE - y + 4,
+                     colour[n % 8]);
+            put_text(f, EDGE + SIZE + 34, EDGE / 2 + y, "start", "#24292f",
+                     "%s", r->setting);
+        }
+        last = i;
+        for (int k = i + 1; k < n_rows && !to; k++)
+            if (rows[k].kind == ROW_POINT
+                && strcmp(rows[k].setting, r->setting) == 0
+                && strcmp(rows[k].what, r->what) == 0)
+                to = &rows[k];
+        char style[60];
+        snprintf(style, sizeof style, "%s%s", colour[n % 8],
+                 dashed ? "\" stroke-dasharray=\"5 4" : "");
+        if (to)
+            put_line(f, place(r->published), r->predicted / top * SIZE,
+                     place(to->published), to->predicted / top * SIZE, style);
+    }
+    put_text(f, EDGE + SIZE + 12, EDGE / 2 + 16 + 18 * (n + 1), "start",
+             "#24292f", "dashed: of all options");
+}
+
+static void draw_curves(const char *path)
+{
+    double top = 10;
+    low = 10;
+    high = -10;
+    for (int i = 0; i < n_rows; i++)
+        if (rows[i].kind == ROW_POINT) {
+            low = (int) fmin(low, floor(log10(rows[i].published)));
+            high = (int) fmax(high, ceil(log10(rows[i].published)));
+            top = fmax(top, 10 * ceil(rows[i].predicted / 10));
+        }
+    if (low > high)
+        return;
+    FILE *f = begin(path);
+    for (int k = low; k <= high; k++)
+        put_tick_x(f, pow(10, k));
+    for (int k = 0; k <= 5; k++)
+        put_tick_y(f, k * SIZE / 5.0, k * top / 5);
+    put_names(f, "evaluations", "% above the best");
+    put_curves(f, top);
+    end(f, path);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 2 && (argc != 4 || strcmp(argv[2], "--svg") != 0)) {
-        fprintf(stderr, "usage: papers_table ROWS [--svg PICTURE.svg]\n");
+    if (argc != 2 && (argc != 5 || strcmp(argv[2], "--svg") != 0)) {
+        fprintf(stderr, "usage: papers_table ROWS [--svg PICTURE.svg "
+                        "CURVES.svg]\n");
         return 2;
     }
     read_rows(argv[1]);
     print_table();
     print_below();
-    if (argc == 4)
+    if (argc == 5) {
         draw(argv[3]);
+        draw_curves(argv[4]);
+    }
     return 0;
 }

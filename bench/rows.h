@@ -9,19 +9,21 @@
 #include <stdlib.h>
 
 /* calibrated: a cell that a number was fitted on; flagged: the paper's own
- * numbers do not agree; order: published and predicted are 1 for yes, 0 for no;
- * more: a plan of the paper and one that its system could not have, both
- * predicted. */
+ * numbers do not agree; order: published and predicted are 1 for yes, 0 for no,
+ * of an order, a range or a limit; more: a plan of the paper and one that its
+ * system could not have, both predicted; point: of a curve, percent above the
+ * best (predicted) of a search of so many evaluations (published). */
 enum row_kind {
     ROW_PREDICTED,
     ROW_CALIBRATED,
     ROW_FLAGGED,
     ROW_ORDER,
     ROW_MORE,
+    ROW_POINT,
     N_ROW_KINDS
 };
 static const char *const row_kind_name[N_ROW_KINDS] = {
-    "predicted", "calibrated", "flagged", "order", "more"};
+    "predicted", "calibrated", "flagged", "order", "more", "point"};
 
 struct row {
     enum row_kind kind;
