@@ -17,6 +17,14 @@
  * of 256 with ZeRO 3 on all GPUs: a sample each, and weights pass each node's
  * rails three times, to be gathered forwards and backwards and as gradients.
  * ReaL's own plan is not here: its search on 256 GPUs is not priced in minutes.
+ *
+ * Last, what RLHFuse's plan leaves to be gained by the same costs: with both
+ * fusions, instances whose layout is the fastest fused, and not one stage after
+ * the other, each inference with its own tensor parallelism in an instance, and
+ * training with its own tensor parallelism, stages and samples of a micro-batch.
+ * A replica that trains has at least as many devices as in table 3, so that no
+ * more of gradients passes between replicas, which both sides leave out.
+ * Generation is in one batch on both sides.
  */
 #include "base/alloc.h"
 #include "bench/fusion.h"
@@ -31,14 +39,16 @@ static int stages_of(int size)
     return stages[size];
 }
 
-/* Seconds of a forward pass of a sample through a whole model, on tp GPUs. */
-static double forward_s(int size, int32_t tp, double tokens,
+/* Seconds of a forward pass of some samples through a whole model, on tp
+ * GPUs. */
+static double forward_s(int size, int32_t tp, int samples, double tokens,
                         const struct weft_cluster *cluster)
 {
     struct model m;
     struct weft_shape shape;
-    const struct weft_work_rows rows = {(int32_t) tokens, (int32_t) tokens,
-                                        (int64_t) (tokens * tokens / 2), 0};
+    int32_t n = (int32_t) (samples * tokens);
+    const struct weft_work_rows rows = {
+        n, n, (int64_t) (samples * tokens * tokens / 2), 0};
     shape_of(&sizes[size], &shape);
     int32_t most = tp < shape.n_blocks ? tp : shape.n_blocks;
     open_model(&m, &sizes[size], most, true, cluster);
@@ -55,29 +65,38 @@ static double *fill(int n, double value)
     return x;
 }
 
+/* How the actor and the critic train. */
+struct training {
+    int32_t tp;
+    int stages[2], samples[2]; /* samples of a micro-batch */
+};
+
 struct trained {
     double serial_s, fused_s, bound_s; /* of an iteration */
 };
 
-/* All mini-batches of the actor and the critic. */
-static struct trained train(const struct setting *s, double tokens,
-                            const struct weft_cluster *cluster)
+/* A mini-batch as a problem; false: its samples do not divide. model[] is
+ * borrowed; free_problem() afterwards. */
+static bool set_problem(const struct setting *s, const struct training *t,
+                        double tokens, const struct weft_cluster *cluster,
+                        struct weft_schedule_model model[2],
+                        struct weft_schedule_problem *p)
 {
-    int size[2] = {s->actor, s->critic};
-    int n = stages_of(size[0]) > stages_of(size[1]) ? stages_of(size[0])
-                                                    : stages_of(size[1]);
-    int groups = ALL_GPUS / (n * GPUS);
-    struct weft_schedule_model model[2];
-    struct weft_schedule_problem p = {
+    const int size[2] = {s->actor, s->critic};
+    int n = t->stages[0] > t->stages[1] ? t->stages[0] : t->stages[1];
+    int groups = ALL_GPUS / (n * t->tp);
+    *p = (struct weft_schedule_problem){
         .n_devices = n, .n_models = 2, .model = model, .mini_batches = 1};
-    struct weft_schedule serial = {.n_devices = 0};
-    struct weft_schedule_result r;
-    const struct weft_schedule_options o = {
-        .seed = 1, .evaluations = 300000, .n_restarts = 2, .n_threads = 1};
     for (int i = 0; i < 2; i++) {
-        int stages = stages_of(size[i]), k = n / stages;
-        int micro = MINI_BATCH / groups / k;
-        double f = forward_s(size[i], GPUS, tokens, cluster) / stages;
+        int pipelines = groups * (n / t->stages[i]); /* of all GPUs */
+        if (groups < 1 || MINI_BATCH % (pipelines * t->samples[i]) != 0)
+            return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        int stages = t->stages[i], k = n / stages;
+        int micro = MINI_BATCH / groups / k / t->samples[i];
+        double f = forward_s(size[i], t->tp, t->samples[i], tokens, cluster)
+                 / stages;
         model[i] = (struct weft_schedule_model){
             .name = i ? (char *) "critic" : (char *) "actor",
             .pipelines = k,
@@ -89,20 +108,48 @@ static struct trained train(const struct setting *s, double tokens,
             .backward = fill(micro * stages, 2 * f),
             .activation = fill(micro * stages, 1)};
     }
-    CHECK(weft_schedule_baseline(&p, WEFT_SCHEDULE_SERIAL, &serial, &err));
-    CHECK(weft_schedule_search(&p, &o, &r, &err));
-    const int steps = SAMPLES / MINI_BATCH;
-    struct trained out = {steps * serial.makespan,
-                          steps * r.schedule.makespan,
-                          steps * r.bound.makespan};
-    weft_schedule_release(&serial);
-    weft_schedule_release(&r.schedule);
+    return true;
+}
+
+static void free_problem(struct weft_schedule_model model[2])
+{
     for (int i = 0; i < 2; i++) {
         weft_free(model[i].forward);
         weft_free(model[i].backward);
         weft_free(model[i].activation);
     }
+}
+
+/* All mini-batches of the actor and the critic. */
+static struct trained train(const struct setting *s, const struct training *t,
+                            double tokens, const struct weft_cluster *cluster)
+{
+    struct weft_schedule_model model[2];
+    struct weft_schedule_problem p;
+    struct weft_schedule serial = {.n_devices = 0};
+    struct weft_schedule_result r;
+    const struct weft_schedule_options o = {
+        .seed = 1, .evaluations = 300000, .n_restarts = 2, .n_threads = 1};
+    const int steps = SAMPLES / MINI_BATCH;
+    if (!set_problem(s, t, tokens, cluster, model, &p)) {
+        fprintf(stderr, "papers_rlhfuse: mini-batches do not divide\n");
+        exit(1);
+    }
+    CHECK(weft_schedule_baseline(&p, WEFT_SCHEDULE_SERIAL, &serial, &err));
+    CHECK(weft_schedule_search(&p, &o, &r, &err));
+    struct trained out = {steps * serial.makespan,
+                          steps * r.schedule.makespan,
+                          steps * r.bound.makespan};
+    weft_schedule_release(&serial);
+    weft_schedule_release(&r.schedule);
+    free_problem(model);
     return out;
+}
+
+static struct training published_training(const struct setting *s)
+{
+    return (struct training){
+        GPUS, {stages_of(s->actor), stages_of(s->critic)}, {1, 1}};
 }
 
 /* ZeRO 3 on all GPUs. */
@@ -114,7 +161,7 @@ static double train_zero_s(int size, double tokens,
     shape_of(&sizes[size], &shape);
     double bytes = 2.0 * (double) weft_shape_n_params(&shape);
     double gathered = 3 * bytes / (kind->n_rails * kind->rail.bytes_per_s);
-    double work = 3 * forward_s(size, 1, tokens, cluster);
+    double work = 3 * forward_s(size, 1, 1, tokens, cluster);
     return SAMPLES / LARGE_MINI_BATCH * (work > gathered ? work : gathered);
 }
 
@@ -137,6 +184,166 @@ static double base_in_node_s(const struct setting *of,
     close_instance(&in);
     return seconds;
 }
+
+/* ---- Own layouts -------------------------------------------------------- */
+
+/* A plan with both fusions. */
+struct own {
+    int32_t tp, infer_tp[N_MODELS];
+    struct training training;
+    double stages_s, train_s;
+};
+
+/* Gives each inference of an instance the tensor parallelism with which all
+ * its samples take least. */
+static void lay_out_inference(struct instance *in, const struct setting *s,
+                              double tokens,
+                              const struct weft_cluster *cluster)
+{
+    int32_t n = SAMPLES * in->n_devices / ALL_GPUS;
+    for (int j = 0; j < N_MODELS; j++) {
+        const struct size *size =
+            &sizes[j == REFERENCE ? s->actor : s->critic];
+        int32_t most = in->model[j].tp, best = most;
+        double least_s = INFINITY;
+        for (int32_t tp = most; tp >= 1; tp /= 2) {
+            close_model(&in->model[j]);
+            open_model(&in->model[j], size, tp, j == REFERENCE, cluster);
+            double seconds = infer_s(in, j, n, n * tokens);
+            if (seconds < least_s) {
+                least_s = seconds;
+                best = tp;
+            }
+        }
+        close_model(&in->model[j]);
+        open_model(&in->model[j], size, best, j == REFERENCE, cluster);
+    }
+}
+
+/* Of the layouts of an instance the one with which past iterations took least,
+ * fused, and what this one takes. Those that are a third slower than another one
+ * stage after the other are not tried. */
+static void own_stages(const struct setting *of, double tokens,
+                       const struct weft_cluster *cluster, struct own *out)
+{
+    static struct setting s;
+    static struct instance in;
+    double least_s = INFINITY, serial_s = INFINITY, load_s[N_MODELS];
+    for (int k = 7; k >= 0; k--) {
+        int32_t tp = 1 << k / 2;
+        struct weft_shape shape;
+        shape_of(&sizes[of->actor], &shape);
+        if (tp > shape.n_blocks)
+            continue;
+        s = *of;
+        open_instance(&in, &s, tp, cluster);
+        if (k % 2)
+            lay_out_inference(&in, &s, tokens, cluster);
+        struct weft_overlap_when when;
+        struct weft_overlapped fused;
+        double seconds, one_s = INFINITY;
+        if (set_memory(&s, &in, cluster, load_s)) {
+            set_jobs(&s, &in, cluster, load_s);
+            one_s = simulate(&s.job[0], true, 0, 0, &fused);
+        }
+        serial_s = fmin(serial_s, one_s);
+        if (isfinite(one_s) && one_s < 4.0 / 3 * serial_s) {
+            CHECK(weft_overlap_choose(PAST, s.job, &when, &seconds, NULL,
+                                      &err));
+            if (seconds < least_s) {
+                least_s = seconds;
+                out->tp = tp;
+                for (int j = 0; j < N_MODELS; j++)
+                    out->infer_tp[j] = in.model[j].tp;
+                out->stages_s = simulate_when(&s.job[PAST], false, &when,
+                                              &fused);
+            }
+        }
+        close_instance(&in);
+    }
+}
+
+enum { TRIED = 2, MOST_MICRO = 8 }; /* trainings that are searched */
+
+/* Keeps the trainings whose bounds are least. */
+static void keep(struct training kept[TRIED], double bound[TRIED],
+                 const struct training *t, double seconds)
+{
+    for (int i = 0; i < TRIED; i++)
+        if (seconds < bound[i]) {
+            memmove(&kept[i + 1], &kept[i],
+                    (size_t) (TRIED - 1 - i) * sizeof *kept);
+            memmove(&bound[i + 1], &bound[i],
+                    (size_t) (TRIED - 1 - i) * sizeof *bound);
+            kept[i] = *t;
+            bound[i] = seconds;
+            return;
+        }
+}
+
+static void own_training(const struct setting *s, double tokens,
+                         const struct weft_cluster *cluster, struct own *out)
+{
+    const int size[2] = {s->actor, s->critic};
+    struct training kept[TRIED];
+    double bound[TRIED];
+    for (int i = 0; i < TRIED; i++)
+        bound[i] = INFINITY;
+    /* tp, each model's stages once or twice what its devices need, and samples
+     * of its micro-batches */
+    for (int i = 0; i < 4 * 2 * 2 * 4 * 4; i++) {
+        struct training t = {.tp = 1 << i % 4,
+                             .samples = {1 << i / 16 % 4, 1 << i / 64}};
+        struct weft_schedule_model model[2];
+        struct weft_schedule_problem p;
+        struct weft_schedule_bound b;
+        bool divides = true;
+        for (int k = 0; k < 2; k++) {
+            t.stages[k] = stages_of(size[k]) * GPUS / t.tp
+                       << (i / (k ? 8 : 4) % 2);
+            divides = divides && t.stages[k] <= sizes[size[k]].layers;
+        }
+        if (!divides || !set_problem(s, &t, tokens, cluster, model, &p))
+            continue;
+        CHECK(weft_schedule_bounds(&p, 0, &b, &err));
+        free_problem(model);
+        keep(kept, bound, &t, b.makespan);
+    }
+    for (int i = 0; i < TRIED && isfinite(bound[i]); i++) {
+        double seconds = train(s, &kept[i], tokens, cluster).fused_s;
+        if (seconds >= out->train_s)
+            continue;
+        out->train_s = seconds;
+        out->training = kept[i];
+    }
+}
+
+/* Seconds of an iteration, RLHFuse's and own; train_s: of them, of its
+ * training. */
+static void print_own(const struct setting *s, double tokens, double fused_s,
+                      double train_s, const struct weft_cluster *cluster)
+{
+    struct own own = {.training = published_training(s), .train_s = train_s};
+    char name[60];
+    own_stages(s, tokens, cluster, &own);
+    own_training(s, tokens, cluster, &own);
+    const struct training *t = &own.training;
+    double all_s = own.stages_s + own.train_s;
+    printf("    own layouts: tp%d, inference tp%d,%d,%d %5.2f s; training "
+           "tp%d pp%d,%d of %d,%d samples %5.2f s; %5.2f s, %.2f times as "
+           "fast\n",
+           (int) own.tp, (int) own.infer_tp[REFERENCE],
+           (int) own.infer_tp[REWARD], (int) own.infer_tp[CRITIC],
+           own.stages_s, (int) t->tp, t->stages[0], t->stages[1],
+           t->samples[0], t->samples[1], own.train_s, all_s, fused_s / all_s);
+    snprintf(name, sizeof name, "%s/%s, %d tokens", sizes[s->actor].name,
+             sizes[s->critic].name, s->most);
+    add_row(&(struct row){ROW_MORE, "RLHFuse", name, "", "s", fused_s, all_s,
+                          "both fusions, each call's fastest layout with "
+                          "them"});
+}
+
+/* ---- The table ---------------------------------------------------------- */
 
 /* Of a ratio, over all settings; bound: it can be no more in a setting. */
 struct range {
@@ -166,7 +373,8 @@ static void print_row(struct setting *s, const struct weft_cluster *cluster,
     CHECK(weft_overlap_bound(job, &bound, &err));
     double serial = simulate(job, true, 0, 0, &out);
     double fused = simulate_when(job, false, &when, &out);
-    struct trained t = train(s, tokens, cluster);
+    const struct training published = published_training(s);
+    struct trained t = train(s, &published, tokens, cluster);
     double chat = base_in_node_s(s, cluster)
                 + train_zero_s(s->actor, tokens, cluster)
                 + train_zero_s(s->critic, tokens, cluster);
@@ -181,6 +389,7 @@ static void print_row(struct setting *s, const struct weft_cluster *cluster,
         widen(&range[i], before[i] / after[i], before[i] / least[i]);
     }
     printf("\n");
+    print_own(s, tokens, all, t.fused_s, cluster);
     fflush(stdout);
 }
 
