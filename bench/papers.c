@@ -20,8 +20,8 @@
  *
  * Figure 9 goes from the heuristic to the searched plan one decision at a time:
  * generation's layout, then training's, then inference's. (Its first, CUDA
- * graphs, is no decision of a plan.) The text has no numbers
- * of it but that each step is faster than the one before.
+ * graphs, is no decision of a plan.) The text has no numbers of it but that each
+ * step is faster than the one before.
  */
 #include "base/clock.h"
 #include "bench/median.h"

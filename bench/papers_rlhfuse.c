@@ -263,7 +263,7 @@ static void own_stages(const struct setting *of, double tokens,
     }
 }
 
-enum { TRIED = 2, MOST_MICRO = 8 }; /* trainings that are searched */
+enum { TRIED = 2 }; /* trainings that are searched */
 
 /* Keeps the trainings whose bounds are least. */
 static void keep(struct training kept[TRIED], double bound[TRIED],

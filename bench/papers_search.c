@@ -137,9 +137,10 @@ static void add_limit(const struct setting *of, const struct curves *c,
     bool found = above(c->period[NEEDED][i], c->best) <= most;
     double s = priced_s + c->seconds[NEEDED][i];
     snprintf(what, sizeof what,
-             "%s, %.0f %% above the best in %.0f s: in %.1f s, %lld "
+             "%s, %.0f %% above the best%s in %.0f s: in %.1f s, %lld "
              "evaluations",
-             of->figure, most, published_s, s, (long long) length[i]);
+             of->figure, most, of->layouts ? " of some layouts" : "",
+             published_s, s, (long long) length[i]);
     printf("%s%s\n", what, found ? "" : " (not found)");
     add_row(&(struct row){ROW_ORDER, "ReaL", of->name, what, "", 1,
                           found && s <= published_s,

@@ -17,8 +17,9 @@ nobase_dist_doc_DATA += \
 	%D%/schedules.md \
 	%D%/simulate.md \
 	%D%/strategies.md
-pictures = blocks compared generation graph groups layer mesh moves papers schedule \
-	schedule_greedy schedule_measured schedule_planned simulate staleness \
+pictures = blocks compared generation graph groups layer mesh moves papers \
+	papers_curves schedule schedule_greedy schedule_measured \
+	schedule_planned simulate staleness \
 	timeline trust zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
@@ -49,5 +50,5 @@ CLEANFILES += %D%/pictures/draw$(EXEEXT)
 pictures: %D%/pictures/draw$(EXEEXT) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/doc/pictures/draw.sh
 	$(MAKE) bench-papers
-	cp bench/papers.svg $(srcdir)/%D%/pictures/papers.svg
+	cp bench/papers.svg bench/papers_curves.svg $(srcdir)/%D%/pictures
 .PHONY: pictures

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make pictures`: draws the pictures of doc/algorithms.md, doc/layouts.md,
-# doc/schedules.md, doc/simulate.md and doc/strategies.md anew; papers.svg is what
-# `make bench-papers` draws then. trust.svg is left as it is: `make bench-trust` on a
-# quiet machine draws it.
+# doc/schedules.md, doc/simulate.md and doc/strategies.md anew; papers.svg and
+# papers_curves.svg are what `make bench-papers` draws then. trust.svg is left as
+# it is: `make bench-trust` on a quiet machine draws it.
 set -eu
 draw=$WEFT_BUILDDIR/doc/pictures/draw
 out=$WEFT_SRCDIR/doc/pictures
