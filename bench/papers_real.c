@@ -68,7 +68,7 @@ static const struct compared {
      .flagged = true,
      .why =
          "the paper does not say for which models, nor in how many batches "
-         "its plans generate then; these are those of tables 2 and 5"},
+         "its plans generate then; these are those of tables 4 and 5"},
     {{"8,192 PPO, 1 batch", "ppo", REAL_7B, 2, 128, 1, 7168, 8, 1},
      -1,
      1,
