@@ -22,7 +22,8 @@ struct opened {
     struct weft_find find;
 };
 
-/* argv: CLUSTER.yaml NODES another CONFIG.yaml [key=value ...]. Responses are
+/* argv: CLUSTER.yaml NODES another CONFIG.yaml [key=value ...]; nodes of unlike
+ * size count as several, as in `weft plan`. Responses are
  * as long as WEFT_BENCH_LENGTHS says (`weft simulate --lengths`), else the
  * longest. */
 static void opened_open(int argc, char **argv, struct opened *o)
@@ -40,8 +41,10 @@ static void opened_open(int argc, char **argv, struct opened *o)
     const char *lengths = getenv("WEFT_BENCH_LENGTHS");
     CHECK(weft_lengths_read(lengths ? lengths : "max", &o->lengths, &err));
     CHECK(weft_run_needs_read(&o->config, atoi(argv[2]),
-                              o->cluster.kind[0].n_devices, 0, &o->needs,
+                              weft_cluster_common(&o->cluster), 0, &o->needs,
                               &err));
+    if (o->cluster.n_kinds > 1)
+        o->needs.plan.cluster = &o->cluster;
     o->needs.plan.device_bytes = (int64_t) weft_cluster_device_bytes(
         &o->cluster);
     o->simulate = (struct weft_simulate_options){

@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     int n = atoi(argv[3]);
     double bytes = weft_cluster_device_bytes(&o.cluster);
     printf("%s, %s nodes of %d devices, %s\n", argv[4], argv[2],
-           (int) o.cluster.kind[0].n_devices, o.cluster.name);
+           (int) o.needs.plan.n_devices, o.cluster.name);
     show_bars(&o.config, &o.needs, o.find);
     if (n == 0)
         return 0;

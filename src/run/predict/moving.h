@@ -10,7 +10,7 @@
 
 /* What the time in which weights move depends on, beside their layouts. */
 struct weft_moving {
-    int32_t n_nodes; /* of the plan */
+    int32_t n_nodes, n_devices; /* of the plan; devices of a node */
     const struct weft_cluster *cluster;
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* NULL: no such role */
 };

@@ -56,6 +56,27 @@ static int32_t larger(const struct weft_finding *f, int32_t n_nodes)
     return f->needs->n_nodes > FEW_NODES ? 2 * n_nodes : n_nodes + 1;
 }
 
+/* Whether n ranks from a on and from b on are on nodes of the same kinds, and
+ * share these alike: a layout has one price there. */
+static bool are_alike(const struct weft_finding *f, int32_t a, int32_t b,
+                      int32_t n)
+{
+    const struct weft_cluster *cluster = f->find->simulate->cluster;
+    int32_t node[2], last[2] = {0, 0}, first;
+    for (int32_t i = 0; i < n && cluster->n_kinds > 1; i++) {
+        for (int k = 0; k < 2; k++)
+            node[k] = weft_cluster_rank(cluster, f->needs->n_nodes,
+                                        f->n_devices, (k ? b : a) + i,
+                                        &first);
+        if (weft_cluster_node(cluster, node[0])
+                != weft_cluster_node(cluster, node[1])
+            || (i > 0 && (node[0] == last[0]) != (node[1] == last[1])))
+            return false;
+        memcpy(last, node, sizeof last);
+    }
+    return true;
+}
+
 static int try_degrees(struct weft_finding *f,
                        const struct weft_call_plan *plan,
                        struct weft_err *err)
@@ -67,10 +88,10 @@ static int try_degrees(struct weft_finding *f,
 }
 
 /* All degrees on a mesh. */
-static int try_mesh(struct weft_finding *f, int32_t nodes, int32_t devices,
+static int try_mesh(struct weft_finding *f, const struct weft_mesh *mesh,
                     struct weft_err *err)
 {
-    int32_t size = nodes * devices;
+    int32_t size = weft_mesh_size(mesh), devices = mesh->n_devices;
     int rc = 0;
     for (int32_t tp = 1; tp <= devices; tp *= 2) {
         if (devices % tp != 0)
@@ -78,13 +99,27 @@ static int try_mesh(struct weft_finding *f, int32_t nodes, int32_t devices,
         for (int32_t pp = 1; pp <= size / tp && pp <= WEFT_MAX_STAGES && !rc;
              pp++) {
             const struct weft_call_plan plan = {
-                .mesh = {0, nodes, 0, devices},
-                .dp = size / tp / pp,
-                .tp = tp,
-                .pp = pp};
+                .mesh = *mesh, .dp = size / tp / pp, .tp = tp, .pp = pp};
             if (size / tp % pp == 0)
                 rc = try_degrees(f, &plan, err);
         }
+    }
+    return rc;
+}
+
+/* Meshes of so many nodes: one of those that are alike. */
+static int try_meshes(struct weft_finding *f, int32_t nodes, int32_t devices,
+                      struct weft_err *err)
+{
+    struct weft_mesh m = {0, nodes, 0, devices};
+    int32_t step = step_of(f, nodes);
+    int rc = 0;
+    for (; m.node + nodes <= f->needs->n_nodes && !rc; m.node += step) {
+        int32_t k = 0;
+        while (!are_alike(f, k, m.node, nodes))
+            k += step;
+        if (k == m.node)
+            rc = try_mesh(f, &m, err);
     }
     return rc;
 }
@@ -100,12 +135,12 @@ static int try_all(struct weft_finding *f, struct weft_err *err)
     if (nodes[n_sizes - 1] < f->needs->n_nodes)
         nodes[n_sizes++] = f->needs->n_nodes;
     for (int32_t i = n_sizes - 1; i >= 0 && !rc; i--)
-        rc = try_mesh(f, nodes[i], f->n_devices, err);
+        rc = try_meshes(f, nodes[i], f->n_devices, err);
     int32_t part = 1;
     while (2 * part < f->n_devices)
         part *= 2;
     for (; part > 0 && part < f->n_devices && !rc; part /= 2)
-        rc = try_mesh(f, 1, part, err);
+        rc = try_meshes(f, 1, part, err);
     return rc;
 }
 
@@ -348,7 +383,7 @@ static int place_call(struct weft_finding *f, int32_t call,
     int rc = 0;
     for (int32_t i = 0, n; i < f->n_variants[call]; i += n) {
         struct weft_mesh m = v[i].plan.mesh;
-        int32_t step = step_of(f, m.n_nodes);
+        int32_t step = step_of(f, m.n_nodes), first = m.node;
         for (n = 1; i + n < f->n_variants[call]
                     && memcmp(&v[i + n].plan.mesh, &m, sizeof m) == 0;)
             n++;
@@ -356,7 +391,8 @@ static int place_call(struct weft_finding *f, int32_t call,
              m.node += step)
             for (m.device = 0; m.device + m.n_devices <= f->n_devices && !rc;
                  m.device += m.n_devices)
-                rc = place_at(f, call, v + i, n, &m, err);
+                if (are_alike(f, first, m.node, m.n_nodes))
+                    rc = place_at(f, call, v + i, n, &m, err);
     }
     return rc;
 }
@@ -377,16 +413,19 @@ static void leave_out_large(struct weft_finding *f, int32_t call)
         f->n_variants[call] = n;
 }
 
+static bool is_later(const struct weft_mesh *a, const struct weft_mesh *b)
+{
+    int32_t more = weft_mesh_size(b) - weft_mesh_size(a);
+    return more > 0 || (more == 0 && a->node > b->node);
+}
+
 /* Those on one mesh together, in the order in which they were priced. */
 static void sort_variants(struct weft_option *v, int32_t n)
 {
     for (int32_t i = 1; i < n; i++) {
         struct weft_option o = v[i];
         int32_t at = i;
-        for (; at > 0
-               && weft_mesh_size(&v[at - 1].plan.mesh)
-                      < weft_mesh_size(&o.plan.mesh);
-             at--)
+        for (; at > 0 && is_later(&v[at - 1].plan.mesh, &o.plan.mesh); at--)
             v[at] = v[at - 1];
         v[at] = o;
     }
@@ -528,13 +567,15 @@ int weft_finding_begin(const struct weft_config *config,
                        struct weft_err *err)
 {
     struct weft_settings settings;
-    *f = (struct weft_finding){.config = config,
-                               .needs = needs,
-                               .find = find,
-                               .moving = {.n_nodes = needs->n_nodes,
-                                          .cluster = find->simulate->cluster},
-                               .n_devices = weft_plan_n_used(needs),
-                               .left_out_s = INFINITY};
+    *f = (struct weft_finding){
+        .config = config,
+        .needs = needs,
+        .find = find,
+        .moving = {.n_nodes = needs->n_nodes,
+                   .n_devices = weft_plan_n_used(needs),
+                   .cluster = find->simulate->cluster},
+        .n_devices = weft_plan_n_used(needs),
+        .left_out_s = INFINITY};
     memcpy(f->moving.shape, needs->shape, sizeof f->moving.shape);
     weft_settings_of(config, &settings);
     f->mini_batches = settings.mini_batches;

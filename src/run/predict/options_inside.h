@@ -22,7 +22,8 @@ struct weft_ahead_price {
 
 /* A layout that a call may have. */
 struct weft_candidate {
-    struct weft_call_plan plan; /* from node 0, device 0 on */
+    struct weft_call_plan plan; /* from device 0 on, and the first node with
+                                   this price */
     struct weft_least least;
     double needs; /* priced: bytes of a device; 0: not known */
     double bound; /* no plan with it has a shorter period; 0: not known yet */
@@ -47,7 +48,7 @@ struct weft_finding {
     int32_t mini_batches;
     int32_t steps;                /* of the optimizer, in an iteration */
     int32_t n_devices;            /* of a node, of those that are used */
-    struct weft_call_plan *tried; /* from node 0, device 0 on */
+    struct weft_call_plan *tried; /* as candidates */
     int32_t n_tried, room;
     /* of each call, 0: of both that train, fused: layouts that were priced, and
      * these wherever their meshes can be */

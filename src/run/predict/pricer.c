@@ -72,16 +72,19 @@ static void set_plan(const struct weft_pricer *p, int32_t call,
 {
     const struct weft_dataflow *flow = p->needs->flow;
     bool trains = weft_flow_trains(flow, call);
+    struct weft_call_plan one = one_device;
+    one.mesh.node = at->mesh.node;
     weft_plan_begin(p->needs, &t->plan);
-    if (p->needs->n_nodes <= p->options->cluster->n_nodes)
-        t->plan.n_nodes = at->mesh.n_nodes; /* ranks are nodes */
+    if (p->needs->n_nodes
+        <= p->options->cluster->n_nodes) /* ranks are nodes */
+        t->plan.n_nodes = at->mesh.node + at->mesh.n_nodes;
     for (int32_t c = 1; c < flow->n_calls; c++) {
         if (!weft_flow_placed(flow, c))
             continue;
         bool same = !trains && weft_price_can(p->needs, c, at)
                  && (weft_flow_trains(flow, c)
                      || flow->call[c].kind == WEFT_GENERATE);
-        t->plan.call[c] = c == call ? *at : same ? plain(at) : one_device;
+        t->plan.call[c] = c == call ? *at : same ? plain(at) : one;
     }
     t->job = (struct weft_g_job){t->plan.n_nodes, t->plan.n_devices,
                                  p->t->job.place_per_device, t->plan.n_gpus,

@@ -89,7 +89,8 @@ static void restart(const struct weft_search *s,
 static int follow(struct order *o, struct asking *asking,
                   struct weft_search_result *own, struct weft_err *err)
 {
-    struct weft_moving moving = {o->n_nodes, &o->cluster, {NULL}};
+    struct weft_moving moving = {
+        o->n_nodes, o->p.n_devices, &o->cluster, {NULL}};
     struct weft_option *option = NULL;
     struct weft_search *s = NULL;
     for (int32_t r = 0; r < WEFT_MAX_ROLES; r++)

@@ -26,7 +26,9 @@ static int set_options(struct weft_finding *f, const struct weft_plan *plan,
         struct weft_call_plan at = plan->call[c];
         if (!weft_flow_placed(&plan->flow, c))
             continue;
-        at.mesh.node = at.mesh.device = 0;
+        if (f->find->simulate->cluster->n_kinds == 1)
+            at.mesh.node = 0;
+        at.mesh.device = 0;
         rc = weft_pricer_price(f->pricer, &at, 1u << c, priced, err);
         if (rc)
             break;
