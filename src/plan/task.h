@@ -105,14 +105,16 @@ struct weft_span {
  * one would wait for it with nothing to do. But the training before comes first,
  * as a part of the inference waits for it and the rest need not be the first to
  * end. */
+/* Of inference each call can have a priority of its own. */
+enum { WEFT_PRIORITY_TURNS = WEFT_MAX_CALLS };
 enum weft_priority {
     WEFT_PRIORITY_RESTORE = -1, /* of offloaded weights */
     WEFT_PRIORITY_INFER_AHEAD,  /* beside the training before; and whatever
                                     has no other */
-    WEFT_PRIORITY_TRAIN,
+    WEFT_PRIORITY_TRAIN = WEFT_PRIORITY_INFER_AHEAD + WEFT_PRIORITY_TURNS,
     WEFT_PRIORITY_TRAIN_POLICY,
     WEFT_PRIORITY_INFER,
-    WEFT_PRIORITY_GENERATE,
+    WEFT_PRIORITY_GENERATE = WEFT_PRIORITY_INFER + WEFT_PRIORITY_TURNS,
     WEFT_PRIORITY_STEP,  /* begins a step of generation, which is little work:
                            its stages wait for it, on other devices */
     WEFT_PRIORITY_SAMPLE /* leaves generation, changes its instance, or is made

@@ -12,18 +12,34 @@
 #include "run/predict/largest.h"
 #include "run/predict/recorded.h"
 
+/* Training waits for all calls, so that on their devices the first call comes
+ * first. If their micro-batches were in turn, as samples are, a tp group would
+ * wait each time for the pipelines on its devices to be empty, and these then
+ * for the group. But any device's micro-batches come behind those of others;
+ * what trains as samples complete needs them from all calls; and a clock knows
+ * best when it deals them. */
+static int32_t turn_of(const struct weft_iteration *p,
+                       const struct weft_iteration_call *c)
+{
+    if (c->any_device || p->t->config.train.as_completed
+        || weft_iteration_paced(p, c))
+        return 0;
+    return WEFT_PRIORITY_TURNS - 1 - (int32_t) (c - p->call);
+}
+
 static struct weft_where where_of(const struct weft_iteration *p,
                                   const struct weft_iteration_call *c)
 {
     bool ahead = p->iteration > p->t->iteration;
-    return (struct weft_where){.device = -1,
-                               .priority = ahead ? WEFT_PRIORITY_INFER_AHEAD
-                                                 : WEFT_PRIORITY_INFER,
-                               .chain = c->chain,
-                               .call = c->call,
-                               .iteration = p->iteration,
-                               .micro_batch = c->n_flushed,
-                               .layer = -1};
+    return (struct weft_where){
+        .device = -1,
+        .priority = (ahead ? WEFT_PRIORITY_INFER_AHEAD : WEFT_PRIORITY_INFER)
+                  + turn_of(p, c),
+        .chain = c->chain,
+        .call = c->call,
+        .iteration = p->iteration,
+        .micro_batch = c->n_flushed,
+        .layer = -1};
 }
 
 /* The number of calls that have begun and not ended with a model. */

@@ -45,6 +45,19 @@ static bool has_cache(const struct weft_recording *r,
     return false;
 }
 
+/* Of inference the first call comes first, and behind all of them what any
+ * device takes. */
+static void check_turn(const struct weft_trainer *t,
+                       const struct weft_rec_task *task, int32_t least)
+{
+    int32_t before = 0;
+    for (int32_t c = 1; c < task->call; c++)
+        before += t->flow.call[c].kind == WEFT_INFER;
+    bool any = task->device < 0;
+    CHECK_INT(task->priority,
+              least + (any ? 0 : WEFT_PRIORITY_TURNS - 1 - before));
+}
+
 /* What passes layers: inference of the first iteration is inserted before its
  * training, that of the second while the first one trains. */
 static void check_priorities(const struct weft_trainer *t,
@@ -57,13 +70,16 @@ static void check_priorities(const struct weft_trainer *t,
         if (strncmp(weft_recording_op(r, i), "layer_", 6) != 0)
             continue;
         if (kind == WEFT_INFER && task->iteration == 0)
-            CHECK(task->priority > WEFT_PRIORITY_TRAIN_POLICY);
+            check_turn(t, task, WEFT_PRIORITY_INFER);
         if (kind == WEFT_INFER && task->iteration == 1)
-            CHECK(task->priority < WEFT_PRIORITY_TRAIN);
+            check_turn(t, task, WEFT_PRIORITY_INFER_AHEAD);
         if (kind == WEFT_INFER)
             n[task->iteration]++;
         if (kind == WEFT_TRAIN)
-            CHECK(task->priority >= WEFT_PRIORITY_TRAIN
+            CHECK(task->priority
+                      >= WEFT_PRIORITY_INFER_AHEAD + WEFT_PRIORITY_TURNS
+                  && task->priority < WEFT_PRIORITY_INFER
+                  && task->priority >= WEFT_PRIORITY_TRAIN
                   && task->priority <= WEFT_PRIORITY_TRAIN_POLICY);
     }
     CHECK(n[0] > 0 && n[1] > 0);

@@ -7,7 +7,7 @@
 #include "find_fixture.h"
 
 #define FAST(devices)                                                        \
-    "  - {name: fast, nodes: 1, devices: " devices ", memory_gib: 4,\n"       \
+    "  - {name: fast, nodes: 1, devices: " devices ", memory_gib: 4,\n"      \
     "     tflops: {f32: 0.2}, memory_gbs: 40, task_us: 1,\n"                 \
     "     inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 0}}\n"
 #define SLOW                                                                 \
@@ -106,9 +106,9 @@ static void test_moves(void)
     struct weft_call_plan from = {.dp = 1, .tp = 1, .pp = 1}, to = from;
     from.mesh = (struct weft_mesh){0, 1, 0, 2};
     open_kinds(CLUSTER(FAST("4") SLOW), 3, &f);
-    REQUIRE_OK(weft_finding_begin(&f.config, &f.needs.plan, &f.find, &at,
-                                  &err),
-               err);
+    REQUIRE_OK(
+        weft_finding_begin(&f.config, &f.needs.plan, &f.find, &at, &err),
+        err);
     double bytes = weft_shape_changed_bytes(f.needs.plan.shape[0], 1);
     for (int32_t node = 1; node < 3; node++) {
         /* inside the fast node; by the slow one's rail, which two share */

@@ -516,8 +516,7 @@ static void check_simulated(const char *layout, double share)
 }
 
 /* The reference infers by a gang of both devices, the critic by a pipeline of
- * two stages: their micro-batches are in turn, so that each passes both stages
- * before the next one. */
+ * two stages: on both devices the gang comes first. */
 static void test_gang_and_pipeline(void)
 {
     check_simulated("layout=ref_infer:tp2 critic_infer:pp2", 0.05);

@@ -198,7 +198,8 @@ static uint32_t find_after(const struct play *q, int32_t g)
         const struct weft_option *o = q->o[c];
         const struct weft_mesh *m = &o->plan.mesh;
         int more = q->s->p->call[g].priority - q->s->p->call[c].priority;
-        if ((more > 0 || (more == 0 && o->any_device)) && !o->gang
+        bool later = o->any_device || (q->s->p->one_by_one && c > g);
+        if ((more > 0 || (more == 0 && later)) && !o->gang
             && weft_search_overlap(m, &gang->plan.mesh)
             && (o->plan.dp * o->plan.tp > 1
                 || (m->device - gang->plan.mesh.device) % gang->plan.tp != 0))
@@ -496,13 +497,15 @@ static double set_rates(struct play *q)
             else if (at > q->now && at < next)
                 next = at;
         }
-        wait_in_gangs(q, calls, left);
         uint32_t any = 0;
         for (uint32_t m = calls; m; m &= m - 1)
             if (q->o[__builtin_ctz(m)]->any_device)
                 any |= m & -m;
-        if (calls & ~any)
-            share(q, calls & ~any, left);
+        for (uint32_t m = calls & ~any, now; m; m &= ~now) {
+            now = s->p->one_by_one ? m & -m : m;
+            wait_in_gangs(q, now, left);
+            share(q, now, left);
+        }
         if (any)
             share(q, any, left);
     }

@@ -97,6 +97,9 @@ struct weft_search_problem {
      * there wherever its mesh can be: of plans that differ in where calls are
      * alone, one is enough */
     bool alike;
+    /* of equal priority the first call comes first, and what any device takes
+     * last; false: their micro-batches are in turn */
+    bool one_by_one;
     /* no plan with an option that was left out before has a shorter period; 0:
      * none was */
     double left_out_s;

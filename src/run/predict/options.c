@@ -481,6 +481,7 @@ void weft_finding_set_problem(struct weft_finding *f,
         /* 0 would say that no layout was left out */
         .left_out_s = fmax(f->left_out_s, DBL_MIN),
         .alike = f->find->simulate->cluster->n_kinds == 1 && !f->fixed.meshes,
+        .one_by_one = !f->config->train.as_completed,
         .move = weft_moving_s,
         .ctx = &f->moving};
     for (int32_t c = 1; c < flow->n_calls; c++) {
