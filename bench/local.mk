@@ -214,7 +214,11 @@ bench-search: %D%/search %D%/weigh
 	    $(srcdir)/examples/quickstart/ppo.yaml
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
-	%D%/search $(clusters)/real_h100.yaml 16 0 $(clusters)/real_70b.yaml
+	for c in flexrlhf_a100 h200 rlhfuse_hopper; do for n in 1 2; do \
+	    %D%/search $(clusters)/$$c.yaml $$n 50 $(clusters)/real_7b.yaml || \
+	    exit 1; done; done
+	%D%/search $(clusters)/flexrlhf_mixed.yaml 4 50 $(clusters)/real_7b.yaml
+	%D%/search $(clusters)/real_h100.yaml 16 10 $(clusters)/real_70b.yaml
 # What commands that plan take, beside their bars; PLANS: some of them.
 EXTRA_DIST += %D%/plans.sh
 bench-plans: weft$(EXEEXT)
