@@ -45,6 +45,7 @@ struct branching {
     double below;     /* what is not less is left out */
     int64_t branches; /* after so many it ends */
     double any_order; /* the lowest bound of choices that were played */
+    double unplayed;  /* and of those with images that were not */
     bool cut;
 };
 
@@ -114,20 +115,28 @@ static double most(const struct branching *b)
     return fmin(known > 0 && known < period ? known : period, b->below);
 }
 
+static void play(void *ctx, const int32_t *choice)
+{
+    struct branching *b = ctx;
+    struct weft_search_value v = weft_search_value(b->s, choice);
+    weft_search_consider(b->s, choice, &v, b->best);
+}
+
 /* Choices that cannot be better are not played. */
 static void leaf(struct branching *b)
 {
-    if (weft_search_bound(b->s, b->choice) >= most(b)) {
+    double bound = weft_search_bound(b->s, b->choice);
+    int32_t n = b->s->p->n_calls;
+    if (bound >= most(b)
+        || weft_search_bytes(b->s, b->choice, b->order, n)
+               > b->s->p->device_bytes) {
         b->best->evaluations++;
         return;
     }
-    struct weft_search_value v = weft_search_value(b->s, b->choice);
-    if (v.bytes > b->s->p->device_bytes) {
-        b->best->evaluations++;
-        return;
-    }
-    b->any_order = fmin(b->any_order, v.bound);
-    weft_search_consider(b->s, b->choice, &v, b->best);
+    b->any_order = fmin(b->any_order, bound);
+    play(b, b->choice);
+    if (b->mirrors && !weft_search_images(b->s, b->choice, play, b))
+        b->unplayed = fmin(b->unplayed, bound);
 }
 
 static bool spent(struct branching *b)
@@ -245,7 +254,7 @@ static bool prove(struct branching *b, double below, int64_t branches)
     b->cut = false;
     descend(b, 0);
     if (!b->cut && most(b) < INFINITY)
-        b->best->bound = fmax(b->best->bound, most(b));
+        b->best->bound = fmax(b->best->bound, fmin(most(b), b->unplayed));
     return !b->cut;
 }
 
@@ -278,7 +287,8 @@ int weft_search_branch(const struct weft_search *s,
                           .best = best,
                           .n_bounds = s->n_cycles * WEFT_SEARCH_WEIGHTS,
                           .mirrors = weft_search_has_mirrors(s->p),
-                          .any_order = INFINITY};
+                          .any_order = INFINITY,
+                          .unplayed = INFINITY};
     int rc = 0;
     if (!make_room(&b)) {
         rc = weft_err_nomem(err, "a search", sizeof b);

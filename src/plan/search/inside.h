@@ -104,6 +104,13 @@ bool weft_search_is_mirrored(const struct weft_search *s,
                              const int32_t *choice, const int32_t *order,
                              int32_t n, const struct weft_mesh *mesh);
 
+/* Visits the images of a choice that are other choices of the same devices of
+ * gangs. Of a problem that has mirrors. Returns whether these are all, as there
+ * are not too many. */
+bool weft_search_images(const struct weft_search *s, const int32_t *choice,
+                        void (*visit)(void *ctx, const int32_t *choice),
+                        void *ctx);
+
 /* The value of a choice whose period is its bound, and takes no playing: it is
  * no longer than the period that weft_search_set_period() sets. */
 struct weft_search_value weft_search_unplayed(const struct weft_search *s,
