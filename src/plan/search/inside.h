@@ -85,6 +85,14 @@ bool weft_search_better(const struct weft_search *s,
                         const struct weft_search_value *b);
 bool weft_search_covers(const struct weft_mesh *mesh, int32_t node,
                         int32_t device);
+
+static inline bool weft_search_same_mesh(const struct weft_mesh *a,
+                                         const struct weft_mesh *b)
+{
+    return a->node == b->node && a->n_nodes == b->n_nodes
+        && a->device == b->device && a->n_devices == b->n_devices;
+}
+
 bool weft_search_overlap(const struct weft_mesh *a,
                          const struct weft_mesh *b);
 /* No order of tasks makes a choice's period shorter. */

@@ -41,6 +41,14 @@ bool weft_search_has_mirrors(const struct weft_search_problem *p)
     return true;
 }
 
+static bool is_within(const struct weft_mesh *m, const struct weft_mesh *part)
+{
+    return part->node <= m->node
+        && m->node + m->n_nodes <= part->node + part->n_nodes
+        && part->device <= m->device
+        && m->device + m->n_devices <= part->device + part->n_devices;
+}
+
 /* Whether a mesh has all of some devices of some nodes, or none of them. */
 static bool leaves_whole(const struct weft_mesh *mesh,
                          const struct weft_mesh *part)
@@ -49,12 +57,7 @@ static bool leaves_whole(const struct weft_mesh *mesh,
               && part->node < mesh->node + mesh->n_nodes;
     bool devices = mesh->device < part->device + part->n_devices
                 && part->device < mesh->device + mesh->n_devices;
-    bool covers = mesh->node <= part->node
-               && part->node + part->n_nodes <= mesh->node + mesh->n_nodes
-               && mesh->device <= part->device
-               && part->device + part->n_devices
-                      <= mesh->device + mesh->n_devices;
-    return !nodes || !devices || covers;
+    return !nodes || !devices || is_within(part, mesh);
 }
 
 static bool all_leave_whole(const struct weft_search *s,
@@ -105,19 +108,6 @@ struct images {
     struct weft_mesh part[MOST_PARTS];
 };
 
-static bool is_within(const struct weft_mesh *m, const struct weft_mesh *part)
-{
-    return part->node <= m->node
-        && m->node + m->n_nodes <= part->node + part->n_nodes
-        && part->device <= m->device
-        && m->device + m->n_devices <= part->device + part->n_devices;
-}
-
-static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
-{
-    return is_within(a, b) && is_within(b, a);
-}
-
 /* Adds a part that a call is in a half of, if a gang has all of it. Returns
  * false where there are too many. */
 static bool add_part(struct images *images, const struct weft_mesh *part)
@@ -130,7 +120,7 @@ static bool add_part(struct images *images, const struct weft_mesh *part)
         in_gang = in_gang || (o->gang && is_within(part, &o->plan.mesh));
     }
     for (int32_t i = 0; i < images->n && in_gang; i++)
-        in_gang = !same_mesh(&images->part[i], part);
+        in_gang = !weft_search_same_mesh(&images->part[i], part);
     if (!in_gang)
         return true;
     if (images->n == MOST_PARTS)
@@ -205,10 +195,10 @@ static int32_t find_option(const struct images *images, int32_t call,
 {
     const struct weft_search_call *c = &images->s->p->call[call];
     const struct weft_option *o = &c->option[images->choice[call]];
-    if (same_mesh(&o->plan.mesh, mesh))
+    if (weft_search_same_mesh(&o->plan.mesh, mesh))
         return images->choice[call];
     for (int32_t i = 0; i < c->n_options; i++)
-        if (same_mesh(&c->option[i].plan.mesh, mesh)
+        if (weft_search_same_mesh(&c->option[i].plan.mesh, mesh)
             && same_option(o, &c->option[i]))
             return i;
     return -1;

@@ -22,12 +22,6 @@
 /* Of calls with more, only options with the same degrees are compared. */
 enum { MOST_NEIGHBOURS = 4096 };
 
-static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
-{
-    return a->node == b->node && a->n_nodes == b->n_nodes
-        && a->device == b->device && a->n_devices == b->n_devices;
-}
-
 /* The most that a move of a role that two calls have, between one option of the
  * first or the other and those of the second, takes longer with `a` than with
  * `b`. copies: the bytes are added that a copy takes where b needs none and a
@@ -93,7 +87,8 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
 {
     const struct weft_search_call *c = &s->p->call[call];
     double slower = 0, copies = 0;
-    if (!same_mesh(&a->plan.mesh, &b->plan.mesh) || a->seconds > b->seconds
+    if (!weft_search_same_mesh(&a->plan.mesh, &b->plan.mesh)
+        || a->seconds > b->seconds
         || a->share * a->seconds > b->share * b->seconds || !no_later(a, 0, b)
         || a->held > b->held || a->active > b->active
         || a->weights > b->weights || (a->gang && !b->gang)
@@ -144,8 +139,9 @@ int weft_search_prune(struct weft_search_problem *p,
         struct weft_option *o = option[c];
         int32_t kept = 0, n = p->call[c].n_options;
         for (int32_t i = 0, end; i < n; i = end) {
-            for (end = i + 1;
-                 end < n && same_mesh(&o[i].plan.mesh, &o[end].plan.mesh);)
+            for (end = i + 1; end < n
+                              && weft_search_same_mesh(&o[i].plan.mesh,
+                                                       &o[end].plan.mesh);)
                 end++;
             int32_t needed = prune(s, c, o + i, end - i);
             memmove(o + kept, o + i, (size_t) needed * sizeof *o);
