@@ -150,6 +150,14 @@ static inline double moves(const int32_t *choice, int32_t c)
                                       : move_s(NULL, p.call[c].role, a, b);
 }
 
+/* Seconds of work of a call's device. */
+static inline double work_of(const struct weft_option *o, int32_t device)
+{
+    bool second = p.kind_ends[0] > 0
+               && device / p.n_devices >= p.kind_ends[0];
+    return o->share * (1 + (double) o->uneven[second]) * o->seconds;
+}
+
 struct oracle {
     const int32_t *choice;
     const int *priority;
@@ -253,7 +261,7 @@ static inline bool more(const struct oracle *q, double *left, bool any,
         if (o->any_device != any)
             memset(open[c], 0, sizeof open[c]);
         for (int32_t d = 0; d < n; d++) {
-            load[d] += open[c][d] ? o->share * o->seconds : 0;
+            load[d] += open[c][d] ? work_of(o, d) : 0;
             share[c] += open[c][d] ? 1.0 / weft_mesh_size(&o->plan.mesh) : 0;
             if (open[c][d] && o->any_device)
                 most = fmin(most, w->dt / o->seconds - w->on[c][d]);
@@ -449,6 +457,24 @@ static inline void make_random_of(const struct graph *g, uint32_t seed)
 static inline void make_random(uint32_t seed)
 {
     make_random_of(&graphs[0], seed);
+}
+
+/* The nodes are of two kinds, of which one has less to do of some calls that
+ * both have. */
+static inline void make_kinds(void)
+{
+    p.kind_ends[0] = 1;
+    for (int32_t c = 0; c < p.n_calls; c++)
+        for (int32_t i = 0; i < p.call[c].n_options; i++) {
+            struct weft_option *o = &option[c][i];
+            float less = 0.25f * (float) rnd(3);
+            int32_t kind = (int32_t) rnd(2);
+            if (o->plan.mesh.n_nodes < 2 || o->gang || o->any_device)
+                continue;
+            o->share = 0.5;
+            o->uneven[kind] = -less;
+            o->uneven[1 - kind] = less;
+        }
 }
 
 /* Both trainings are one call, which has a layout for each role. */

@@ -67,6 +67,32 @@ static void test_bubbles(void)
     CHECK(fabs(value(first).period - (4 + 6 + 0.6 + 2)) < 1e-9);
 }
 
+/* The actor trains on all devices for 4 s, at which the right ones, of another
+ * kind, are at work all the time and the left ones half of it. The critic trains
+ * for 3 s. On the left, where generation and scores are, it then has 1 s to do,
+ * between these; on the right all, meanwhile. The values wait for it. */
+static void test_kinds(void)
+{
+    static const int32_t first[MOST] = {0};
+    for (int on_right = 0; on_right < 2; on_right++) {
+        set_calls();
+        p.kind_ends[0] = 1;
+        add(0, left, 1, 1, 1, 1);
+        add(1, left, 1, 1, 1, 1);
+        add(2, left, 2, 1, 1, 1);
+        add(3, all, 4, 1, 1, 1);
+        add(4, on_right ? right : left, 3, 1, 1, 1);
+        option[3][0].share = 0.75;
+        option[3][0].uneven[0] = -1.0f / 3;
+        option[3][0].uneven[1] = 1.0f / 3;
+        struct weft_search_value v = value(first);
+        double want = on_right ? 4 + 3 + 2 : 4 + 1 + 1 + 1 + 2;
+        double work = on_right ? 4 + 3 : 2 + 3 + 1 + 1 + 2;
+        CHECK(fabs(v.period - want) < 1e-5);
+        CHECK(v.bound >= work - 1e-5 && v.bound <= v.period);
+    }
+}
+
 /* Scores by a gang of all four devices, 2 s in 8 micro-batches; values by a
  * pipeline of two stages, 3 s. In turn, each of the pipeline's micro-batches
  * passes both stages before the gang's next one; where two come between, they
@@ -283,6 +309,16 @@ static void test_random(void)
         check_problem();
     }
     CHECK(n_raised > (int) last / 3);
+}
+
+static void test_random_kinds(void)
+{
+    for (uint32_t seed = 21; seed <= 24; seed++) {
+        make_random(seed);
+        make_kinds();
+        p.device_bytes = 60 + 10 * (double) (seed % 6);
+        check_problem();
+    }
 }
 
 /* Two generations with one model's weights, and one training; no value, no
@@ -689,14 +725,15 @@ static void test_refused(void)
 
 WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"bubbles", test_bubbles},
+           {"kinds", test_kinds},
            {"gang_and_pipeline", test_gang_and_pipeline},
            {"any_device", test_any_device},
            {"first_of_gang", test_first_of_gang},
            {"gaps_of_gang", test_gaps_of_gang}, {"streams", test_streams},
-           {"random", test_random}, {"algorithms", test_algorithms},
-           {"trunk", test_trunk}, {"cut", test_cut},
-           {"annealing", test_annealing}, {"fused", test_fused},
-           {"fused_moves", test_fused_moves},
+           {"random", test_random}, {"random_kinds", test_random_kinds},
+           {"algorithms", test_algorithms}, {"trunk", test_trunk},
+           {"cut", test_cut}, {"annealing", test_annealing},
+           {"fused", test_fused}, {"fused_moves", test_fused_moves},
            {"same_seed_same_result", test_same_seed_same_result},
            {"finalists", test_finalists}, {"stopped", test_stopped},
            {"threads", test_threads}, {"spread", test_spread},

@@ -78,6 +78,37 @@ static void check_nodes(const struct weft_search_problem *all, int32_t node,
     close_finding(&f);
 }
 
+/* How much longer devices of the slow node, the second kind, are at work than
+ * those of the fast one. */
+static double slower(const struct weft_option *o)
+{
+    double busy[2];
+    for (int k = 0; k < 2; k++) {
+        double share = o->share * (1 + (double) o->uneven[k]);
+        busy[k] = 1 - (1 - share) / WEFT_FINDING_BUBBLES;
+    }
+    return busy[1] / busy[0];
+}
+
+/* Stages on both kinds have as many layers, for which the slow node takes twice
+ * as long. */
+static void check_uneven(const struct weft_search_problem *p)
+{
+    int n = 0;
+    for (int32_t c = 0; c < p->n_calls; c++)
+        for (int32_t i = 0; i < p->call[c].n_options; i++) {
+            const struct weft_option *o = &p->call[c].option[i];
+            const struct weft_mesh *m = &o->plan.mesh;
+            if (m->n_nodes == 1 || m->node + m->n_nodes < 3) {
+                CHECK(fabs(slower(o) - 1) < 1e-6);
+            } else if (m->node == 1 && o->plan.pp == 2) {
+                CHECK(fabs(slower(o) - 2) < 0.1);
+                n++;
+            }
+        }
+    CHECK(n > 5);
+}
+
 static void test_kinds(void)
 {
     struct finding f;
@@ -89,6 +120,7 @@ static void test_kinds(void)
         weft_finding_open(&f.config, &f.needs.plan, &f.find, &at, &err), err);
     REQUIRE_OK(weft_finding_place(&at, &p, &n, &err), err);
     CHECK_INT(p.n_nodes, 3);
+    check_uneven(&p);
     check_nodes(&p, 0, CLUSTER(FAST("2")), 1);
     check_nodes(&p, 1, CLUSTER(FAST("2")), 1);
     check_nodes(&p, 2, CLUSTER(SLOW), 1);

@@ -58,6 +58,24 @@ static inline const struct weft_option *weft_search_chosen(
     return &s->p->call[call].option[choice[call]];
 }
 
+/* The number of a node's kind. */
+static inline int32_t weft_search_kind(const struct weft_search *s,
+                                       int32_t node)
+{
+    int32_t k = 0;
+    while (k < WEFT_CLUSTER_KINDS - 1 && s->p->kind_ends[k] > 0
+           && s->p->kind_ends[k] <= node)
+        k++;
+    return k;
+}
+
+/* Seconds of work of an option's device on a node of a kind. */
+static inline double weft_search_work(const struct weft_option *o,
+                                      int32_t kind)
+{
+    return o->share * (1 + (double) o->uneven[kind]) * o->seconds;
+}
+
 /* The layout that an option of a call has for a role of the call. */
 static inline const struct weft_call_plan *weft_search_layout(
     const struct weft_search *s, int32_t call, const struct weft_option *o,

@@ -40,16 +40,18 @@ struct play {
     /* of a gang: calls on its mesh's first device; those that its others begin
      * when they are free */
     uint32_t beside[WEFT_MAX_CALLS], after[WEFT_MAX_CALLS];
-    /* Devices that differ, by the calls that they have, and how many of them
-     * there are. */
+    /* Devices that differ, by the calls that they have and by kind, and how many
+     * of them there are. */
     uint32_t calls_of[MOST_DEVICES];
     int32_t number_of[MOST_DEVICES];
+    int32_t kind_of[MOST_DEVICES]; /* of their nodes */
     int32_t n_devices;
     /* of each call, in its iteration `done` */
     int32_t done[WEFT_MAX_CALLS];
     double part[WEFT_MAX_CALLS];  /* that is done */
     double rate[WEFT_MAX_CALLS];  /* parts per second */
-    double load[WEFT_MAX_CALLS];  /* seconds of a device that it all takes */
+    double load[WEFT_MAX_CALLS];  /* seconds of a device that it all takes, in
+                                     the mean */
     double ended[WEFT_MAX_CALLS]; /* when the one before ended */
     double now;
 };
@@ -78,32 +80,48 @@ static int32_t find_edges(const struct play *q, bool nodes,
     return n;
 }
 
-static void add_devices(struct play *q, uint32_t calls, int32_t number)
+static void add_devices(struct play *q, uint32_t calls, int32_t kind,
+                        int32_t number)
 {
     int32_t d = 0;
-    while (d < q->n_devices && q->calls_of[d] != calls)
+    while (d < q->n_devices
+           && (q->calls_of[d] != calls || q->kind_of[d] != kind))
         d++;
     if (d == MOST_DEVICES)
         return;
     if (d == q->n_devices)
         q->number_of[q->n_devices++] = 0;
     q->calls_of[d] = calls;
+    q->kind_of[d] = kind;
     q->number_of[d] += number;
 }
 
-/* A device with fewer calls than another is never the slowest. */
+/* Devices of nodes `from` to `end`, `each` of a node. */
+static void add_kinds(struct play *q, uint32_t calls, int32_t from,
+                      int32_t end, int32_t each)
+{
+    for (int32_t to; from < end; from = to) {
+        int32_t kind = weft_search_kind(q->s, from);
+        for (to = from + 1; to < end && weft_search_kind(q->s, to) == kind;)
+            to++;
+        add_devices(q, calls, kind, (to - from) * each);
+    }
+}
+
+/* A device with fewer calls than another of its kind is never the slowest. */
 static void drop_devices(struct play *q)
 {
-    uint32_t kept[MOST_DEVICES];
+    bool fewer[MOST_DEVICES] = {false};
     int32_t n = 0;
-    for (int32_t i = 0; i < q->n_devices; i++) {
-        bool fewer = false;
-        for (int32_t k = 0; k < q->n_devices && !fewer; k++)
-            fewer = k != i && (q->calls_of[i] & ~q->calls_of[k]) == 0;
-        if (!fewer)
-            kept[n++] = q->calls_of[i];
-    }
-    memcpy(q->calls_of, kept, (size_t) n * sizeof *kept);
+    for (int32_t i = 0; i < q->n_devices; i++)
+        for (int32_t k = 0; k < q->n_devices && !fewer[i]; k++)
+            fewer[i] = k != i && (q->calls_of[i] & ~q->calls_of[k]) == 0
+                    && q->kind_of[i] == q->kind_of[k];
+    for (int32_t i = 0; i < q->n_devices; i++)
+        if (!fewer[i]) {
+            q->calls_of[n] = q->calls_of[i];
+            q->kind_of[n++] = q->kind_of[i];
+        }
     q->n_devices = n;
 }
 
@@ -121,9 +139,8 @@ static void find_devices(struct play *q)
                                                        node[i], device[k])
                       << c;
             if (calls)
-                add_devices(q, calls,
-                            (node[i + 1] - node[i])
-                                * (device[k + 1] - device[k]));
+                add_kinds(q, calls, node[i], node[i + 1],
+                          device[k + 1] - device[k]);
         }
     for (int32_t c = 0; c < q->n; c++)
         any = any || q->o[c]->any_device || q->o[c]->gang;
@@ -262,12 +279,19 @@ static double most_rate(const struct play *q, int32_t c)
                                                                  : rate;
 }
 
+/* Whether a device is one of those like the first of a gang's mesh. */
+static bool is_first(const struct play *q, int32_t g, int32_t d)
+{
+    return q->calls_of[d] == q->beside[g]
+        && q->kind_of[d] == weft_search_kind(q->s, q->o[g]->plan.mesh.node);
+}
+
 /* Whether a gang's first device has time left. */
 static bool first_has_time(const struct play *q, int32_t g,
                            const double *left)
 {
     int32_t d = 0;
-    while (d + 1 < q->n_devices && q->calls_of[d] != q->beside[g])
+    while (d + 1 < q->n_devices && !is_first(q, g, d))
         d++;
     return left[d] > tiny;
 }
@@ -325,6 +349,12 @@ static int32_t find_units(const struct play *q, uint32_t calls,
     return n;
 }
 
+/* Seconds of a device that a call takes of it. */
+static double load_of(const struct play *q, int32_t c, int32_t device)
+{
+    return q->load[c] * (1 + (double) q->o[c]->uneven[q->kind_of[device]]);
+}
+
 /* The rate at which the first of n units can be no faster, as its call or a
  * device is full. *call, *device: whose units these are, one of them; -1: the
  * other. */
@@ -351,7 +381,7 @@ static double first_full(const struct play *q, const double *own,
         double load = 0;
         for (int32_t i = 0; i < n; i++)
             if (is_on(q, &unit[i], d))
-                load += q->load[unit[i].call];
+                load += load_of(q, unit[i].call, d);
         if (load > 0 && left[d] < first * load) {
             first = left[d] / load;
             *call = -1;
@@ -432,7 +462,7 @@ static void wait_in_gaps(const struct play *q, int32_t g, double *left)
     int32_t tp = q->o[g]->plan.tp;
     for (int32_t d = 0; d < q->n_devices; d++) {
         int32_t n = q->number_of[d];
-        if (q->calls_of[d] == q->beside[g])
+        if (is_first(q, g, d))
             left[d] *= 1 - (double) weft_ceil_div(n, tp) / n;
     }
 }
@@ -464,10 +494,12 @@ static void share(struct play *q, uint32_t calls, double *left)
                 continue;
             }
             q->rate[u.call] += rate * u.share;
-            double use = rate * q->load[u.call];
-            for (int32_t d = 0; d < q->n_devices; d++)
-                if (is_on(q, &u, d))
-                    left[d] = left[d] - use > tiny ? left[d] - use : 0;
+            for (int32_t d = 0; d < q->n_devices; d++) {
+                if (!is_on(q, &u, d))
+                    continue;
+                double use = rate * load_of(q, u.call, d);
+                left[d] = left[d] - use > tiny ? left[d] - use : 0;
+            }
         }
         n = kept;
     }

@@ -81,6 +81,16 @@ static bool needs_no_more_copies(const struct weft_search_call *c,
         && (c->trunk > 0 ? a_cuts == b_cuts : a_cuts <= b_cuts);
 }
 
+/* Whether no device has more work with a. */
+static bool works_no_more(const struct weft_option *a,
+                          const struct weft_option *b)
+{
+    bool ok = a->share * a->seconds <= b->share * b->seconds;
+    for (int32_t k = 0; k < WEFT_CLUSTER_KINDS; k++)
+        ok = ok && weft_search_work(a, k) <= weft_search_work(b, k);
+    return ok;
+}
+
 bool weft_search_dominates(const struct weft_search *s, int32_t call,
                            const struct weft_option *a,
                            const struct weft_option *b)
@@ -88,9 +98,8 @@ bool weft_search_dominates(const struct weft_search *s, int32_t call,
     const struct weft_search_call *c = &s->p->call[call];
     double slower = 0, copies = 0;
     if (!weft_search_same_mesh(&a->plan.mesh, &b->plan.mesh)
-        || a->seconds > b->seconds
-        || a->share * a->seconds > b->share * b->seconds || !no_later(a, 0, b)
-        || a->held > b->held || a->active > b->active
+        || a->seconds > b->seconds || !works_no_more(a, b)
+        || !no_later(a, 0, b) || a->held > b->held || a->active > b->active
         || a->weights > b->weights || (a->gang && !b->gang)
         || (!a->any_device && b->any_device))
         return false;

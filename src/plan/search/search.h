@@ -28,6 +28,7 @@
 #ifndef WEFT_PLAN_SEARCH_SEARCH_H
 #define WEFT_PLAN_SEARCH_SEARCH_H
 
+#include "plan/cluster.h"
 #include "plan/layout.h"
 
 #ifdef __cplusplus
@@ -47,6 +48,9 @@ struct weft_option {
                         for it */
     double
         share; /* of its devices' time that it needs meanwhile, > 0, <= 1 */
+    /* what devices of each kind of node need beyond that share, as a part of
+     * it; 0: they need as much */
+    float uneven[WEFT_CLUSTER_KINDS];
     /* that one of its tasks takes, in the mean, and that one at which a device
      * is seen, as long ones are seen more often */
     double task_s, long_task_s;
@@ -93,6 +97,8 @@ enum { WEFT_SEARCH_TOGETHER = 16 };
 struct weft_search_problem {
     int32_t n_nodes, n_devices; /* of each node */
     double device_bytes;        /* of each device */
+    /* nodes before which those of another kind begin, ascending; 0: no more */
+    int32_t kind_ends[WEFT_CLUSTER_KINDS - 1];
     /* nodes are alike, and devices of a node, for moves too, and each option is
      * there wherever its mesh can be: of plans that differ in where calls are
      * alone, one is enough */

@@ -63,7 +63,7 @@ static double load_at(const struct weft_search *s, const int32_t *choice,
         const struct weft_option *o = weft_search_chosen(s, choice,
                                                          __builtin_ctz(m));
         if (weft_search_covers(&o->plan.mesh, node, device))
-            load += o->share * o->seconds;
+            load += weft_search_work(o, weft_search_kind(s, node));
     }
     return load;
 }

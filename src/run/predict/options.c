@@ -156,6 +156,14 @@ int weft_finding_add(struct weft_finding *f, int32_t call,
     return 0;
 }
 
+/* The share of its time that a device needs for a call, which works `times` as
+ * long as the mean. */
+static double share_of(const struct weft_priced *priced, double times)
+{
+    double busy = times * priced->busy_s / priced->seconds;
+    return 1 - WEFT_FINDING_BUBBLES * fmax(1 - busy, 0);
+}
+
 struct weft_option weft_finding_option(const struct weft_finding *f,
                                        int32_t call,
                                        const struct weft_call_plan *plan,
@@ -164,20 +172,20 @@ struct weft_option weft_finding_option(const struct weft_finding *f,
     const struct weft_dataflow *flow = f->needs->flow;
     const struct weft_role *role = &flow->role[flow->call[call].role];
     bool trains = weft_flow_trains(flow, call);
-    struct weft_option o = {
-        .plan = *plan,
-        .seconds = priced->seconds,
-        .passes_s = priced->passes_s,
-        .share = 1
-               - WEFT_FINDING_BUBBLES
-                     * fmax(1 - priced->busy_s / priced->seconds, 0),
-        .held = priced->state,
-        .active = priced->active,
-        .gang = priced->gang,
-        .any_device = priced->any_device,
-        .task_s = priced->task_s,
-        .long_task_s = priced->long_task_s,
-        .micro_batches = priced->micro_batches};
+    struct weft_option o = {.plan = *plan,
+                            .seconds = priced->seconds,
+                            .passes_s = priced->passes_s,
+                            .share = share_of(priced, 1),
+                            .held = priced->state,
+                            .active = priced->active,
+                            .gang = priced->gang,
+                            .any_device = priced->any_device,
+                            .task_s = priced->task_s,
+                            .long_task_s = priced->long_task_s,
+                            .micro_batches = priced->micro_batches};
+    for (int k = 0; k < WEFT_CLUSTER_KINDS; k++)
+        o.uneven[k] =
+            (float) (share_of(priced, 1 + priced->uneven[k]) / o.share - 1);
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         o.came[k] = fmin(fmax(priced->came[k], k > 0 ? o.came[k - 1] : 0), 1);
     if ((role->trained && !trains) || role->shares >= 0)
@@ -469,6 +477,20 @@ static uint32_t behind(const struct weft_finding *f,
     return set;
 }
 
+/* Where kinds of nodes end, as the cluster numbers them. */
+static void set_kinds(const struct weft_finding *f,
+                      struct weft_search_problem *p)
+{
+    const struct weft_cluster *cluster = f->find->simulate->cluster;
+    for (int32_t n = p->n_nodes - 1, first; n > 0; n--) {
+        int32_t node = weft_cluster_rank(cluster, p->n_nodes, f->n_devices, n,
+                                         &first);
+        const struct weft_node_kind *kind = weft_cluster_node(cluster, node);
+        if (kind > cluster->kind)
+            p->kind_ends[kind - cluster->kind - 1] = n;
+    }
+}
+
 void weft_finding_set_problem(struct weft_finding *f,
                               struct weft_search_problem *p)
 {
@@ -484,6 +506,7 @@ void weft_finding_set_problem(struct weft_finding *f,
         .one_by_one = !f->config->train.as_completed,
         .move = weft_moving_s,
         .ctx = &f->moving};
+    set_kinds(f, p);
     for (int32_t c = 1; c < flow->n_calls; c++) {
         if (!weft_flow_placed(flow, c))
             continue;

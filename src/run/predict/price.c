@@ -276,6 +276,37 @@ static int32_t count_micro_batches(const struct weft_simulation *s)
     return (int32_t) weft_ceil_div(n, s->t->plan.call[call].dp);
 }
 
+/* The number of the kind of node that has a device. */
+static int32_t kind_of(const struct weft_simulation *s, int32_t device)
+{
+    const struct weft_cluster *cluster = s->options->cluster;
+    const struct weft_node_kind *kind = weft_simulation_node(s, device);
+    return (int32_t) (kind - cluster->kind);
+}
+
+/* Sets what devices of the call's mesh do in the mean, of which n are recorded,
+ * and what those of each kind of node do beyond that. */
+static void set_busy(const struct weft_simulation *s, int32_t n,
+                     struct weft_priced *out)
+{
+    const struct weft_mesh *mesh =
+        &s->t->plan.call[__builtin_ctz(s->how.calls)].mesh;
+    double busy_s[WEFT_CLUSTER_KINDS] = {0}, all_s = 0;
+    int32_t nodes[WEFT_CLUSTER_KINDS] = {0};
+    for (int32_t d = 0; d < s->job.n_devices; d++) {
+        double one = weft_engine_use(s->engine, d).busy_s;
+        busy_s[kind_of(s, d)] += one;
+        all_s += one;
+    }
+    for (int32_t i = 0; i < mesh->n_nodes; i++)
+        nodes[kind_of(s, (mesh->node + i) * s->t->job.n_devices)]++;
+    out->busy_s = all_s / n;
+    for (int k = 0; k < WEFT_CLUSTER_KINDS; k++)
+        out->uneven[k] = nodes[k] > 0 && all_s > 0
+                           ? busy_s[k] / all_s * mesh->n_nodes / nodes[k] - 1
+                           : 0;
+}
+
 int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
                         struct weft_priced *out, double *step_s,
                         struct weft_err *err)
@@ -291,9 +322,7 @@ int weft_price_recorded(struct weft_simulation *s, int32_t n_devices,
     if (!rc) {
         set_leases(s, lease);
         out->seconds = weft_engine_now_s(s->engine);
-        out->busy_s = 0;
-        for (int32_t d = 0; d < s->job.n_devices; d++)
-            out->busy_s += weft_engine_use(s->engine, d).busy_s / n_devices;
+        set_busy(s, n_devices, out);
         out->passes_s = fmin(passes_s(s) / n_devices, out->busy_s);
         out->micro_batches = count_micro_batches(s);
         set_tasks(s, out);

@@ -40,6 +40,9 @@ struct weft_priced {
     double seconds;  /* of an iteration; 0: it has no tasks */
     double busy_s;   /* the mean of its devices: at work meanwhile ... */
     double passes_s; /* ... of that in passes of micro-batches, of training */
+    /* what devices on each kind of node are at work beyond that mean, as a part
+     * of it */
+    double uneven[WEFT_CLUSTER_KINDS];
     /* generation: after which share of its seconds the first samples are there,
      * the first quarter, half, three quarters; others: 1 */
     double came[WEFT_SEARCH_PARTS];

@@ -361,6 +361,8 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         out->long_task_s = one.long_task_s;
         out->seconds += one.seconds * time;
         out->busy_s += one.busy_s * time;
+        for (int k = 0; k < WEFT_CLUSTER_KINDS; k++)
+            out->uneven[k] += one.uneven[k] * one.busy_s * time;
         out->passes_s += one.passes_s * time;
         for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
             out->came[k] += one.came[k] * one.seconds * time;
@@ -370,6 +372,8 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
     }
     for (int k = 0; k < WEFT_SEARCH_PARTS; k++)
         out->came[k] /= out->seconds;
+    for (int k = 0; k < WEFT_CLUSTER_KINDS && out->busy_s > 0; k++)
+        out->uneven[k] /= out->busy_s;
     if (!p->whole)
         set_least(p, at, call, shortest_s, out);
     out->weights = positive(out->weights);

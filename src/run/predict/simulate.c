@@ -53,15 +53,15 @@ int weft_simulate_costs(const struct weft_simulate_options *options,
         out, err);
 }
 
-/* Memory of a device of the job. */
-static double device_bytes(const struct weft_simulation *s, int32_t device)
+const struct weft_node_kind *weft_simulation_node(
+    const struct weft_simulation *s, int32_t device)
 {
     const struct weft_g_job *job = &s->t->job;
     const struct weft_cluster *cluster = s->options->cluster;
     int32_t each = job->n_gpus > 0 ? job->n_gpus : job->n_devices, first;
     int32_t node = weft_cluster_rank(cluster, job->n_ranks, each,
                                      device / job->n_devices, &first);
-    return weft_cluster_node(cluster, node)->memory_bytes;
+    return weft_cluster_node(cluster, node);
 }
 
 static int make_job(struct weft_simulation *s, struct weft_err *err)
@@ -78,7 +78,8 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
         return weft_err_nomem(err, "a simulated job", (size_t) n * 4);
     for (int32_t d = 0; d < n; d++) {
         s->place_of[d] = weft_g_job_place_of(job, d);
-        s->place_bytes[s->place_of[d]] += device_bytes(s, d);
+        s->place_bytes[s->place_of[d]] +=
+            weft_simulation_node(s, d)->memory_bytes;
     }
     s->job = (struct weft_engine_job){
         .n_devices = n,

@@ -44,6 +44,9 @@ int weft_simulation_of(const struct weft_trainer *t,
 void weft_simulation_close(struct weft_simulation *s);
 /* Plays it from its beginning. Errors: those of the engine. */
 int weft_simulation_play(struct weft_simulation *s, struct weft_err *err);
+/* The node that has a device. */
+const struct weft_node_kind *weft_simulation_node(
+    const struct weft_simulation *s, int32_t device);
 /* weft_run_simulate() of a run that is described. */
 int weft_simulation_run(const struct weft_trainer *t,
                         const struct weft_simulate_options *options,
