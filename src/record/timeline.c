@@ -24,6 +24,9 @@ int weft_timeline_init(int32_t n_rows, struct weft_timeline *out,
 
 void weft_timeline_release(struct weft_timeline *g)
 {
+    if (g->beside)
+        weft_timeline_release(g->beside);
+    weft_free(g->beside);
     weft_free(g->first_device);
     weft_free(g->round);
     weft_free(g->chunk);
@@ -165,8 +168,7 @@ static void add_row(struct weft_string *out, bool first, int n,
     weft_string_add(out, "]");
 }
 
-int weft_timeline_write(const struct weft_timeline *g,
-                        struct weft_string *out, struct weft_err *err)
+static void write(const struct weft_timeline *g, struct weft_string *out)
 {
     weft_string_addf(
         out, "{\"iteration\": %lld, \"call\": ", (long long) g->iteration);
@@ -219,7 +221,18 @@ int weft_timeline_write(const struct weft_timeline *g,
         add_row(out, i == 0, 3,
                 (const double[]){s->prompt, s->response, s->cut});
     }
-    weft_string_add(out, "]}\n");
+    weft_string_add(out, "]");
+    if (g->beside) {
+        weft_string_add(out, ",\n \"beside\":\n");
+        write(g->beside, out);
+    }
+    weft_string_add(out, "}\n");
+}
+
+int weft_timeline_write(const struct weft_timeline *g,
+                        struct weft_string *out, struct weft_err *err)
+{
+    write(g, out);
     return weft_string_check(out, WEFT_TIMELINE_FILE, err);
 }
 
@@ -417,7 +430,7 @@ static int read_rounds(const struct reader *r, struct weft_timeline *g)
     return rc;
 }
 
-static int read_all(const struct reader *r, struct weft_timeline *out)
+static int read_one(const struct reader *r, struct weft_timeline *out)
 {
     const double of_row[] = {MANY};
     double *row = NULL;
@@ -441,6 +454,22 @@ static int read_all(const struct reader *r, struct weft_timeline *out)
     return !rc && out->failed
              ? weft_err_nomem(r->err, r->name, out->n_chunks * 32)
              : rc;
+}
+
+/* The parser does not nest objects deeper than 2,048. */
+static int read_all(const struct reader *r, struct weft_timeline *out)
+{
+    struct reader beside = *r;
+    int rc = read_one(r, out);
+    beside.o = json_object_get(r->o, "beside");
+    if (rc || !beside.o)
+        return rc;
+    if (!json_is_object(beside.o))
+        return weft_err_set(r->err, WEFT_EFORMAT,
+                            "%s: 'beside' must be an object", r->name);
+    out->beside = weft_alloc(1, sizeof *out->beside);
+    return out->beside ? read_all(&beside, out->beside)
+                       : weft_err_nomem(r->err, r->name, sizeof *out);
 }
 
 int weft_timeline_read(const char *path, struct weft_timeline *out,

@@ -88,12 +88,15 @@ struct weft_timeline {
     size_t n_rounds, n_chunks, n_moves, n_triggers, n_pieces, n_samples;
     size_t round_room, chunk_room, move_room, trigger_room, piece_room,
         sample_room;
+    /* of another call that generates at the same time, its own; NULL: none */
+    struct weft_timeline *beside;
     bool failed; /* memory ran out: something is missing */
 };
 
 /* Makes room for rows, which are zeros then. Errors: WEFT_ENOMEM. */
 int weft_timeline_init(int32_t n_rows, struct weft_timeline *out,
                        struct weft_err *err);
+/* With what is beside it. */
 void weft_timeline_release(struct weft_timeline *g);
 
 /* Append; without memory g->failed is set. A round is begun before its chunks
@@ -128,8 +131,8 @@ int weft_timeline_read(const char *path, struct weft_timeline *out,
 int32_t weft_timeline_quantile(size_t n, const int32_t *ascending,
                                double share);
 /* The picture, an <svg>, appended: a row per instance over time, what is left
- * and what the KV caches hold, and the lengths. Its size does not grow with
- * chunks. Errors: WEFT_ENOMEM. */
+ * and what the KV caches hold, and the lengths; beneath it what is beside it.
+ * Its size does not grow with chunks. Errors: WEFT_ENOMEM. */
 int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
                       struct weft_err *err);
 

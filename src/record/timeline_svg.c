@@ -485,8 +485,8 @@ static void measure(struct picture *p)
     p->curves = p->bottom + GAP + CURVES;
 }
 
-int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
-                      struct weft_err *err)
+static int draw(const struct weft_timeline *g, struct weft_string *out,
+                struct weft_err *err)
 {
     struct picture p = {.out = out, .g = g};
     p.ended_s = weft_alloc(g->n_rounds * (size_t) g->n_rows + 1,
@@ -519,4 +519,22 @@ int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
     weft_free(p.ended_s);
     return good ? weft_string_check(out, "a picture", err)
                 : weft_err_nomem(err, "a picture", g->n_chunks * 32);
+}
+
+int weft_timeline_svg(const struct weft_timeline *g, struct weft_string *out,
+                      struct weft_err *err)
+{
+    struct weft_string one = {0}, rest = {0};
+    if (!g->beside)
+        return draw(g, out, err);
+    int rc = draw(g, &one, err);
+    if (!rc)
+        rc = weft_timeline_svg(g->beside, &rest, err);
+    if (!rc) {
+        weft_svg_stack(one.data, rest.data, out);
+        rc = weft_string_check(out, "a picture", err);
+    }
+    weft_string_release(&one);
+    weft_string_release(&rest);
+    return rc;
 }

@@ -275,7 +275,7 @@ static int roll_out(struct weft_iteration *p)
             .migrate = p->tail[s->call].when,
             .migrated = weft_iteration_moved(p, p->round, s->call),
             .most = p->t->config.rollout.max_new_tokens,
-            .seen = s == p->set && p->seen ? &p->seen->g : NULL,
+            .seen = weft_seen_of(p->seen, k),
             .on_finished = on_finished,
             .on_turn = on_turn,
             .on_busy = on_busy,

@@ -18,6 +18,19 @@ void weft_seen_release(struct weft_seen *seen)
     *seen = (struct weft_seen){.n_devices = 0};
 }
 
+struct weft_timeline *weft_seen_of(struct weft_seen *seen, int32_t set)
+{
+    struct weft_timeline *g = seen ? &seen->g : NULL;
+    for (; g && set > 0; set--)
+        g = g->beside;
+    return g;
+}
+
+static const int32_t *rows_of(const struct weft_seen *seen, int32_t set)
+{
+    return seen->row_of + (size_t) set * (size_t) seen->n_devices;
+}
+
 /* ---- What there is to see ----------------------------------------------- */
 
 static bool is_wanted(const struct weft_iteration *p)
@@ -81,17 +94,19 @@ static int32_t place_others(const struct weft_trainer *t, int32_t n_instances,
     return n;
 }
 
-static void name(struct weft_seen *seen, const struct weft_iteration *p)
+static void name(struct weft_seen *seen, const struct weft_iteration *p,
+                 int32_t set)
 {
     const struct weft_trainer *t = p->t;
-    const struct weft_g_generate *gen = &t->gen[p->set->call];
-    struct weft_timeline *g = &seen->g;
+    int32_t call = p->set[set].call;
+    struct weft_timeline *g = weft_seen_of(seen, set);
     g->iteration = p->iteration + 1;
-    g->n_instances = gen->n_instances;
-    g->slots = gen->n_slots;
-    g->blocks = gen->n_pages;
+    g->n_instances = t->gen[call].n_instances;
+    g->slots = t->gen[call].n_slots;
+    g->blocks = t->gen[call].n_pages;
     g->most = t->config.rollout.max_new_tokens;
-    snprintf(g->call, sizeof g->call, "%s", t->flow.call[p->set->call].name);
+    snprintf(g->call, sizeof g->call, "%s", t->flow.call[call].name);
+    seen->generates[set] = call;
     for (int32_t c = 1; c < t->flow.n_calls; c++)
         if (infers(t, c) && g->n_calls < WEFT_TIMELINE_CALLS) {
             snprintf(g->infers[g->n_calls], sizeof g->infers[0], "%s",
@@ -100,11 +115,36 @@ static void name(struct weft_seen *seen, const struct weft_iteration *p)
         }
 }
 
+/* first: room for two numbers of each device. */
+static int begin_set(struct weft_seen *seen, const struct weft_iteration *p,
+                     int32_t set, int32_t *first)
+{
+    const struct weft_trainer *t = p->t;
+    const struct weft_g_generate *gen = &t->gen[p->set[set].call];
+    int32_t n = seen->n_devices;
+    int32_t *row_of = seen->row_of + (size_t) set * (size_t) n;
+    struct weft_timeline *g = weft_seen_of(seen, set), init;
+    memset(row_of, 0xff, (size_t) n * sizeof *row_of);
+    place_instances(gen, row_of, first);
+    int32_t rows = gen->n_instances
+                 + place_others(t, gen->n_instances, row_of, first + n);
+    int rc = weft_timeline_init(rows, &init, p->err);
+    if (rc)
+        return rc;
+    init.beside = g->beside;
+    *g = init;
+    for (int32_t i = 0; i < rows; i++)
+        g->first_device[i] = i < gen->n_instances
+                               ? gen->instance[i].home
+                               : first[n + i - gen->n_instances];
+    name(seen, p, set);
+    return 0;
+}
+
 static int begin(struct weft_iteration *p)
 {
     const struct weft_trainer *t = p->t;
-    const struct weft_g_generate *gen = &t->gen[p->set->call];
-    int32_t n = t->job.n_ranks * t->job.n_devices, others = 0;
+    size_t n = (size_t) (t->job.n_ranks * t->job.n_devices);
     if (!is_wanted(p))
         return 0;
     struct weft_seen *seen = t->recorded ? t->recorded->seen
@@ -112,24 +152,19 @@ static int begin(struct weft_iteration *p)
     if (!seen)
         return weft_err_nomem(p->err, "generation", sizeof *seen);
     p->seen = seen;
-    int32_t *first = weft_alloc((size_t) n, 2 * sizeof *first);
-    seen->n_devices = n;
-    seen->row_of = weft_alloc((size_t) n, sizeof *seen->row_of);
-    if (first && seen->row_of) {
-        memset(seen->row_of, 0xff, (size_t) n * sizeof *seen->row_of);
-        place_instances(gen, seen->row_of, first);
-        others = place_others(t, gen->n_instances, seen->row_of, first + n);
+    seen->n_sets = p->n_sets;
+    seen->n_devices = (int32_t) n;
+    int32_t *first = weft_alloc(n, 2 * sizeof *first);
+    seen->row_of = weft_alloc(n, (size_t) p->n_sets * sizeof *seen->row_of);
+    bool good = first && seen->row_of;
+    struct weft_timeline *g = &seen->g;
+    for (int32_t k = 1; k < p->n_sets && good; k++, g = g->beside) {
+        g->beside = weft_alloc(1, sizeof *g);
+        good = g->beside;
     }
-    int32_t rows = gen->n_instances + others;
-    int rc = first && seen->row_of
-               ? weft_timeline_init(rows, &seen->g, p->err)
-               : weft_err_nomem(p->err, "generation", (size_t) n * 12);
-    for (int32_t i = 0; i < rows && !rc; i++)
-        seen->g.first_device[i] = i < gen->n_instances
-                                    ? gen->instance[i].home
-                                    : first[n + i - gen->n_instances];
-    if (!rc)
-        name(seen, p);
+    int rc = good ? 0 : weft_err_nomem(p->err, "generation", n * 12);
+    for (int32_t k = 0; k < p->n_sets && !rc; k++)
+        rc = begin_set(seen, p, k, first);
     weft_free(first);
     return rc;
 }
@@ -138,9 +173,9 @@ int weft_seen_round(struct weft_iteration *p)
 {
     struct weft_rt *rt = p->t->rt;
     int rc = p->round == 0 ? begin(p) : 0;
-    if (!rc && p->seen)
+    for (int32_t k = 0; k < p->n_sets && !rc && p->seen; k++)
         weft_timeline_add_round(
-            &p->seen->g,
+            weft_seen_of(p->seen, k),
             p->t->recorded
                 ? (struct weft_timeline_when){0, weft_rt_n_waits(rt) - 1}
                 : (struct weft_timeline_when){weft_rt_clock_s(rt), -1});
@@ -149,13 +184,17 @@ int weft_seen_round(struct weft_iteration *p)
 
 void weft_seen_samples(struct weft_iteration *p)
 {
-    for (int32_t k = 0; p->seen && k < p->set->n_round; k++) {
-        const struct weft_sample *s = &p->round_sample[p->set->first + k];
-        int32_t response = s->n_total - s->n_prompt;
-        weft_timeline_add_sample(
-            &p->seen->g, &(struct weft_timeline_sample){
-                             s->n_prompt, response,
-                             !s->ended && response >= p->seen->g.most});
+    for (int32_t k = 0; p->seen && k < p->n_sets; k++) {
+        struct weft_timeline *g = weft_seen_of(p->seen, k);
+        for (int32_t i = 0; i < p->set[k].n_round; i++) {
+            const struct weft_sample *s =
+                &p->round_sample[p->set[k].first + i];
+            int32_t response = s->n_total - s->n_prompt;
+            weft_timeline_add_sample(
+                g,
+                &(struct weft_timeline_sample){
+                    s->n_prompt, response, !s->ended && response >= g->most});
+        }
     }
 }
 
@@ -167,37 +206,56 @@ static void set_start(struct weft_timeline *g, double s)
         g->round[0].start = (struct weft_timeline_when){s, -1};
 }
 
+/* Whether memory ran out for some of it. */
+static bool failed(struct weft_seen *seen)
+{
+    bool any = false;
+    for (int32_t k = 0; k < seen->n_sets; k++)
+        any = any || weft_seen_of(seen, k)->failed;
+    return any;
+}
+
 /* ---- In a run ------------------------------------------------------------ */
+
+/* Adds what devices inferred; span (calls, devices, WEFT_RT_PIECES). */
+static void add_pieces(struct weft_seen *seen, int32_t set,
+                       const struct weft_span *span)
+{
+    struct weft_timeline *g = weft_seen_of(seen, set);
+    size_t each = (size_t) seen->n_devices * WEFT_RT_PIECES;
+    for (size_t i = 0; i < each * (size_t) g->n_calls; i++) {
+        int32_t row = rows_of(seen, set)[i % each / WEFT_RT_PIECES];
+        if (span[i].end_s > 0 && row >= 0)
+            weft_timeline_add_piece(g, &(struct weft_timeline_piece){
+                                           row, (int32_t) (i / each),
+                                           span[i].start_s, span[i].end_s});
+    }
+}
 
 int weft_seen_write(struct weft_iteration *p, struct weft_err *err)
 {
     struct weft_seen *seen = p->seen;
     if (!seen)
         return 0;
-    struct weft_timeline *g = &seen->g;
-    size_t each = (size_t) seen->n_devices * WEFT_RT_PIECES;
-    size_t n = each * (size_t) g->n_calls;
+    size_t n = (size_t) seen->n_devices * WEFT_RT_PIECES
+             * (size_t) seen->g.n_calls;
     struct weft_span *span = weft_alloc(n + 1, sizeof *span);
     int rc = weft_world_agree(
         span ? 0 : weft_err_nomem(err, "generation", n * sizeof *span), err);
     if (!rc)
-        rc = weft_rt_pieces_all(p->t->rt, p->iteration, g->n_calls,
+        rc = weft_rt_pieces_all(p->t->rt, p->iteration, seen->g.n_calls,
                                 seen->call, span, err);
-    for (size_t i = 0; i < n && !rc; i++) {
-        int32_t row = seen->row_of[i % each / WEFT_RT_PIECES];
-        if (span[i].end_s > 0 && row >= 0)
-            weft_timeline_add_piece(g, &(struct weft_timeline_piece){
-                                           row, (int32_t) (i / each),
-                                           span[i].start_s, span[i].end_s});
+    for (int32_t k = 0; k < seen->n_sets && !rc; k++) {
+        add_pieces(seen, k, span);
+        set_start(weft_seen_of(seen, k), p->time[seen->generates[k]].first_s);
     }
     weft_free(span);
-    if (rc || weft_world_rank() > 0 || g->n_chunks == 0)
+    if (rc || weft_world_rank() > 0 || seen->g.n_chunks == 0)
         return rc;
     struct weft_string out = {0};
     char *path = weft_path_join(p->t->config.run_dir, WEFT_TIMELINE_FILE);
-    set_start(g, p->time[p->set->call].first_s);
-    rc = path && !g->failed ? weft_timeline_write(g, &out, err)
-                            : weft_err_nomem(err, "generation", n);
+    rc = path && !failed(seen) ? weft_timeline_write(&seen->g, &out, err)
+                               : weft_err_nomem(err, "generation", n);
     if (!rc)
         rc = weft_file_write(path, out.data, out.n, err);
     weft_string_release(&out);
@@ -242,11 +300,12 @@ static void set_time(struct weft_timeline_when *when, const double *wait_s)
         *when = (struct weft_timeline_when){wait_s[when->wait], -1};
 }
 
-static void play_pieces(struct weft_seen *seen,
+static void play_pieces(struct weft_seen *seen, int32_t set,
                         const struct weft_recording *r,
-                        const struct weft_engine *engine, int32_t iteration,
-                        int32_t generates)
+                        const struct weft_engine *engine, int32_t iteration)
 {
+    struct weft_timeline *g = weft_seen_of(seen, set);
+    const int32_t *row_of = rows_of(seen, set);
     double start_s = INFINITY;
     for (int64_t i = 0; i < r->n_tasks; i++) {
         const struct weft_rec_task *t = &r->task[i];
@@ -255,41 +314,46 @@ static void play_pieces(struct weft_seen *seen,
         if (t->iteration != iteration
             || !weft_engine_span(engine, i, &span, &device) || device < 0)
             continue;
-        if (t->call == generates)
+        if (t->call == seen->generates[set])
             start_s = fmin(start_s, span.start_s);
-        for (int32_t c = 0; c < seen->g.n_calls; c++)
-            if (t->call == seen->call[c] && seen->row_of[device] >= 0)
+        for (int32_t c = 0; c < g->n_calls; c++)
+            if (t->call == seen->call[c] && row_of[device] >= 0)
                 weft_timeline_add_piece(
-                    &seen->g,
-                    &(struct weft_timeline_piece){seen->row_of[device], c,
-                                                  span.start_s, span.end_s});
+                    g, &(struct weft_timeline_piece){
+                           row_of[device], c, span.start_s, span.end_s});
     }
-    set_start(&seen->g, isfinite(start_s) ? start_s : 0);
+    set_start(g, isfinite(start_s) ? start_s : 0);
+}
+
+static void play_times(struct weft_timeline *g, const double *wait_s)
+{
+    for (size_t i = 0; i < g->n_rounds; i++)
+        set_time(&g->round[i].start, wait_s);
+    for (size_t i = 0; i < g->n_chunks; i++)
+        set_time(&g->chunk[i].end, wait_s);
+    for (size_t i = 0; i < g->n_moves; i++)
+        set_time(&g->move[i].at, wait_s);
+    for (size_t i = 0; i < g->n_triggers; i++)
+        set_time(&g->trigger[i].at, wait_s);
 }
 
 int weft_seen_play(struct weft_seen *seen, const struct weft_recording *r,
                    const struct weft_engine *engine, int32_t iteration,
-                   int32_t generates, struct weft_err *err)
+                   struct weft_err *err)
 {
-    struct weft_timeline *g = &seen->g;
     double *wait_s = weft_alloc((size_t) r->n_waits, sizeof *wait_s);
     double *written = weft_alloc((size_t) r->n_tiles, sizeof *written);
-    if (wait_s && written) {
+    bool good = wait_s && written;
+    if (good)
         play_waits(r, engine, wait_s, written);
-        play_pieces(seen, r, engine, iteration, generates);
-        for (size_t i = 0; i < g->n_rounds; i++)
-            set_time(&g->round[i].start, wait_s);
-        for (size_t i = 0; i < g->n_chunks; i++)
-            set_time(&g->chunk[i].end, wait_s);
-        for (size_t i = 0; i < g->n_moves; i++)
-            set_time(&g->move[i].at, wait_s);
-        for (size_t i = 0; i < g->n_triggers; i++)
-            set_time(&g->trigger[i].at, wait_s);
+    for (int32_t k = 0; k < seen->n_sets && good; k++) {
+        play_pieces(seen, k, r, engine, iteration);
+        play_times(weft_seen_of(seen, k), wait_s);
     }
-    bool failed = !wait_s || !written || g->failed;
     weft_free(wait_s);
     weft_free(written);
-    return failed ? weft_err_nomem(err, "generation",
-                                   (size_t) r->n_waits * sizeof *wait_s)
-                  : 0;
+    return good && !failed(seen)
+             ? 0
+             : weft_err_nomem(err, "generation",
+                              (size_t) r->n_waits * sizeof *wait_s);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How an iteration's samples were generated, for pictures
- * (record/timeline.h): of the set that is learned from, in all rounds. A run
- * keeps it of iterations after which checkpoints are due, and of its last
- * one; the newest is in its directory. A recording keeps it of one.
+ * (record/timeline.h): of each set, in all rounds. A run keeps it of iterations
+ * after which checkpoints are due, and of its last one; the newest is in its
+ * directory. A recording keeps it of one.
  */
 #ifndef WEFT_RUN_SEEN_H
 #define WEFT_RUN_SEEN_H
 
+#include "plan/dataflow.h"
 #include "record/timeline.h"
 
 struct weft_engine;
@@ -15,12 +16,15 @@ struct weft_iteration;
 struct weft_recording;
 
 struct weft_seen {
-    struct weft_timeline g;
-    int32_t *row_of; /* (n_devices) -1: none */
-    int32_t n_devices;
+    struct weft_timeline g; /* of the first set; the others' are beside it */
+    int32_t n_sets, n_devices;
+    int32_t *row_of;                   /* (n_sets, n_devices) -1: none */
     int32_t call[WEFT_TIMELINE_CALLS]; /* that infer */
+    int32_t generates[WEFT_MAX_CALLS]; /* (n_sets) the call of each */
 };
 void weft_seen_release(struct weft_seen *seen);
+/* A set's. seen NULL: NULL. */
+struct weft_timeline *weft_seen_of(struct weft_seen *seen, int32_t set);
 
 /* Before a round: begins p->seen, where it is wanted, in the first one. Errors:
  * WEFT_ENOMEM. */
@@ -34,6 +38,6 @@ int weft_seen_write(struct weft_iteration *p, struct weft_err *err);
  * WEFT_ENOMEM. */
 int weft_seen_play(struct weft_seen *seen, const struct weft_recording *r,
                    const struct weft_engine *engine, int32_t iteration,
-                   int32_t generates, struct weft_err *err);
+                   struct weft_err *err);
 
 #endif

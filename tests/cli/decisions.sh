@@ -277,6 +277,17 @@ overlap=$(seen inference 3,4 | awk -F, -v start="$start" \
         beside = end - (first > start ? first : start)
         printf "%.9f", (beside > 0 ? beside : 0) / (last - first) }')
 near sched/overlap_ratio "$overlap"
+# Two calls that generate: what was seen of both.
+sed 's/^algorithm:.*/algorithm: remax/; s/, critic: critic//; /^ppo:/s/epochs.*,//' \
+    ppo.yaml >remax.yaml
+expect 0 "" remax.yaml run_dir=remax iterations=1 rollout.remaining=0.3 \
+    rollout.instances=1
+awk -F '[][, ]+' '/"samples"/ { on = 1; n = 0; next }
+    on { printf "%s%d", n++ ? ", " : "", $3 }
+    on && /\]\]/ { print ""; on = 0 }' remax/generation.json >a
+sed 's/.*"responses": \[//; s/\].*//' remax/decisions.jsonl >b
+[ "$(wc -l <b)" = 2 ] || fail "decisions of two calls"
+same "responses of two calls"
 command=report
 options=
 expect 0 "a.svg" --svg a.svg turns.run

@@ -107,6 +107,15 @@ static void make(uint32_t seed, int32_t n, int32_t each, bool moves,
     CHECK(!g->failed);
 }
 
+/* One of another call beside it. */
+static void put_beside(uint32_t seed, struct weft_timeline *g)
+{
+    g->beside = weft_alloc(1, sizeof *g->beside);
+    REQUIRE(g->beside != NULL);
+    make(seed, 3, 4, 1, 1, g->beside);
+    strcpy(g->beside->call, "greedily");
+}
+
 /* ---- Its file, and quantiles --------------------------------------------- */
 
 static void put(const struct weft_timeline *g, struct weft_string *out)
@@ -124,6 +133,8 @@ static void test_file(void)
         struct weft_string a = {0}, b = {0};
         make(seed, 1 + draw(seed, 9), 1 + draw(seed, 9), seed % 2,
              1 + (int32_t) seed % 3, &g);
+        if (seed % 4 == 0)
+            put_beside(seed + 50, &g);
         put(&g, &a);
         REQUIRE_OK(weft_file_write(path, a.data, a.n, &err), err);
         REQUIRE_OK(weft_timeline_read(path, &again, &err), err);
@@ -132,6 +143,7 @@ static void test_file(void)
         CHECK_INT(again.n_moves, g.n_moves);
         CHECK_INT(again.n_rounds, 1 + seed % 3);
         CHECK_INT(again.sample[0].cut, g.sample[0].cut);
+        CHECK_INT(again.beside != NULL, seed % 4 == 0);
         weft_timeline_release(&again);
         /* no number may be below 0 */
         for (char *p = strstr(a.data, "\"chunks\"");
@@ -641,6 +653,29 @@ static void test_picture(void)
         }
 }
 
+/* What is beside it is drawn beneath it, as if it were alone. */
+static void test_beside(void)
+{
+    struct weft_timeline g;
+    struct weft_string one = {0}, other = {0}, both = {0};
+    make(7, 2, 5, 0, 1, &g);
+    REQUIRE_OK(weft_timeline_svg(&g, &one, &err), err);
+    put_beside(8, &g);
+    REQUIRE_OK(weft_timeline_svg(g.beside, &other, &err), err);
+    REQUIRE_OK(weft_timeline_svg(&g, &both, &err), err);
+    check_words(one.data);
+    check_words(other.data);
+    CHECK_INT(count(both.data, "<svg"), 3);
+    const char *first = strstr(both.data, strchr(one.data, '>'));
+    const char *second = strstr(both.data, strchr(other.data, '>'));
+    CHECK(first != NULL && second != NULL && second > first);
+    CHECK(second != NULL && strstr(second, "greedily") != NULL);
+    weft_string_release(&one);
+    weft_string_release(&other);
+    weft_string_release(&both);
+    weft_timeline_release(&g);
+}
+
 /* A long run: what is kept does not grow, nor does the picture, and no sample
  * is lost. */
 static void test_bounded(void)
@@ -700,4 +735,4 @@ static void test_bounded(void)
 
 WEFT_TESTS("record/timeline", {"test_file", test_file},
            {"test_quantile", test_quantile}, {"test_picture", test_picture},
-           {"test_bounded", test_bounded})
+           {"test_beside", test_beside}, {"test_bounded", test_bounded})

@@ -491,7 +491,6 @@ int weft_simulation_run(const struct weft_trainer *t,
         played.bound_s = s.bound_s[weft_played_shown(&played)];
     if (!rc && s.seen.row_of)
         rc = weft_seen_play(&s.seen, &s.r, s.engine, s.how.seen_iteration,
-                            weft_flow_call_of(&t->flow, WEFT_GENERATE, -1),
                             err);
     if (!rc)
         rc = put_all(&s, &played, out, err);
