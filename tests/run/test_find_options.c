@@ -202,6 +202,41 @@ static void test_first(void)
     close_finding(&f);
 }
 
+static double open_part(const struct weft_candidates *list)
+{
+    double n = 0;
+    for (int32_t k = 0; k < list->n; k++)
+        n += !list->at[k].closed;
+    return n / list->n;
+}
+
+/* Layouts of the calls that take most of an iteration are priced first. */
+static void test_longest_first(void)
+{
+    static const char *const word[] = {LONG, NULL};
+    struct finding f;
+    struct weft_finding at;
+    open_finding(&f, deep, 4, word);
+    f.cluster.n_nodes = f.cluster.kind[0].n_nodes = 4;
+    REQUIRE_OK(weft_run_needs_read(&f.config, 4, 4, 0, &f.needs, &err), err);
+    f.needs.plan.device_bytes = (int64_t) weft_cluster_device_bytes(
+        &f.cluster);
+    f.find.stop_pricing = is_stopped;
+    asked = 79;
+    REQUIRE_OK(
+        weft_finding_open(&f.config, &f.needs.plan, &f.find, &at, &err), err);
+    const struct weft_dataflow *flow = f.needs.plan.flow;
+    for (int32_t c = 1; c < flow->n_calls; c++) {
+        const struct weft_candidates *list = &at.candidates[c];
+        if (weft_flow_trains(flow, c))
+            CHECK(open_part(list) <= 0);
+        if (flow->call[c].kind == WEFT_INFER && list->n > 0)
+            CHECK(open_part(list) > 0.2);
+    }
+    weft_finding_close(&at);
+    close_finding(&f);
+}
+
 /* Time for pricing is up, for searching it is not: the fastest layouts of each
  * call do not fit together, and a plan that does is searched. */
 static void test_pricing_is_over(void)
@@ -548,6 +583,7 @@ static void test_remove(void)
 WEFT_TESTS("run/find_options", {"make", make_runs},
            {"left_out", test_left_out}, {"hpz", test_hpz},
            {"not_priced", test_not_priced}, {"first", test_first},
+           {"longest_first", test_longest_first},
            {"pricing_is_over", test_pricing_is_over},
            {"time_is_up", test_time_is_up},
            {"nothing_fits", test_time_is_up_and_nothing_fits},

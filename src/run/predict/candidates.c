@@ -53,9 +53,14 @@ int weft_candidate_add(struct weft_finding *f, int32_t call,
 
 /* ---- What is known so far ------------------------------------------------ */
 
-/* Sets the period of the shortest plan that is known, where layouts that are
- * priced make a shorter one that fits. */
-static int estimate(struct weft_finding *f, double *shortest,
+/* The shortest plan that is known: its period, and what calls take of all
+ * devices' time in it. */
+struct shortest {
+    double period, work[WEFT_MAX_CALLS];
+};
+
+/* Sets it, where layouts that are priced make a shorter one that fits. */
+static int estimate(struct weft_finding *f, struct shortest *shortest,
                     struct weft_err *err)
 {
     struct weft_search_problem p;
@@ -69,13 +74,19 @@ static int estimate(struct weft_finding *f, double *shortest,
     for (int32_t c = 1; c < f->needs->flow->n_calls; c++)
         if (weft_flow_placed(f->needs->flow, c) && f->n_variants[c] == 0)
             return 0;
-    int rc = weft_finding_place(f, &p, &n, err);
+    int rc = weft_finding_problem(f, &p, &n, err);
     if (!rc)
         rc = weft_search_create(&p, &s, err);
     if (!rc)
         rc = weft_search_run(s, &how, &r, err);
-    if (!rc && r.fits)
-        *shortest = fmin(*shortest, r.value.period);
+    if (!rc && r.fits && r.value.period < shortest->period) {
+        shortest->period = r.value.period;
+        for (int32_t i = 0; i < p.n_calls; i++) {
+            const struct weft_option *o = &p.call[i].option[r.choice[i]];
+            shortest->work[f->call_of[i]] = o->seconds
+                                          * weft_mesh_size(&o->plan.mesh);
+        }
+    }
     weft_search_free(s);
     return rc;
 }
@@ -329,19 +340,23 @@ static int probe(struct weft_finding *f, struct weft_err *err)
     return rc;
 }
 
-/* Prices n layouts, or a few more, of each call as large a part of those that
- * are open, the most promising first. */
+/* Prices n layouts, or a few more, of each call as large a part as it takes of
+ * the shortest plan, the most promising first. */
 static int price_batch(struct weft_finding *f, int32_t n,
-                       struct weft_err *err)
+                       const struct shortest *shortest, struct weft_err *err)
 {
-    int32_t all = weft_candidates_all_open(f);
+    double part[WEFT_MAX_CALLS] = {0}, all = 0;
     struct weft_pricing list = {.f = f};
     int rc = 0;
+    for (int32_t c = 1; c < f->needs->flow->n_calls; c++) {
+        int32_t open = weft_candidates_open(f, c);
+        part[c] = isinf(shortest->period) ? open
+                : open > 0                ? shortest->work[c]
+                                          : 0;
+        all += part[c];
+    }
     for (int32_t c = 1; c < f->needs->flow->n_calls && !rc; c++)
-        rc = take_best(
-            &list, c, 0,
-            weft_ceil_div((int64_t) weft_candidates_open(f, c) * n, all),
-            err);
+        rc = take_best(&list, c, 0, (int64_t) ceil(n * part[c] / all), err);
     open_again(&list);
     if (!rc)
         rc = weft_pricing_run(&list, err);
@@ -369,20 +384,20 @@ int weft_candidates_probe(struct weft_finding *f, struct weft_err *err)
 int weft_candidates_price(struct weft_finding *f, struct weft_err *err)
 {
     bool bounded = weft_candidates_bounded(f);
-    double shortest = INFINITY;
+    struct shortest shortest = {.period = INFINITY};
     int32_t batch = BATCH;
     int rc = 0;
     while (!rc && !f->stopped && weft_candidates_all_open(f) > 0) {
-        double before = shortest;
+        double before = shortest.period;
         if (bounded)
             rc = estimate(f, &shortest, err);
         if (!rc)
-            rc = bound(f, shortest, err);
+            rc = bound(f, shortest.period, err);
         /* a search again is worth more layouts where the last found nothing */
-        batch = shortest < before ? BATCH : 2 * batch;
+        batch = shortest.period < before ? BATCH : 2 * batch;
         if (!rc && weft_candidates_all_open(f) > 0)
             rc = price_batch(f, bounded ? batch : weft_candidates_all_open(f),
-                             err);
+                             &shortest, err);
     }
     return rc;
 }
