@@ -58,12 +58,13 @@ bool weft_search_overlap(const struct weft_mesh *a, const struct weft_mesh *b)
 static double load_at(const struct weft_search *s, const int32_t *choice,
                       uint32_t calls, int32_t node, int32_t device)
 {
+    int32_t kind = weft_search_kind(s, node);
     double load = 0;
     for (uint32_t m = calls; m; m &= m - 1) {
         const struct weft_option *o = weft_search_chosen(s, choice,
                                                          __builtin_ctz(m));
         if (weft_search_covers(&o->plan.mesh, node, device))
-            load += weft_search_work(o, weft_search_kind(s, node));
+            load += weft_search_work(o, kind);
     }
     return load;
 }
