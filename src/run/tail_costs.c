@@ -17,6 +17,10 @@
 
 struct priced {
     struct weft_steps steps;
+    /* of another set that is generated on the same devices meanwhile, which has
+     * as many samples left, and reads as many prompts, for each of this one's */
+    struct weft_steps beside;
+    double beside_each; /* 0: there is none */
     struct weft_pass_price *model[WEFT_OVERLAP_MODELS];
     double replicas[WEFT_OVERLAP_MODELS]; /* of it for one of generation */
     /* until its weights come (overlap.h) */
@@ -35,10 +39,19 @@ struct inferred {
 };
 enum { N_INFERRED = 4096 };
 
+/* Chunks of two sets take turns on a device: a step waits for the other's. */
 static double step_s(void *ctx, const struct weft_work_rows *rows)
 {
     struct priced *p = ctx;
-    return weft_steps_s(&p->steps, rows);
+    double seconds = weft_steps_s(&p->steps, rows), each = p->beside_each;
+    if (each <= 0)
+        return seconds;
+    if (rows->n_targets < rows->n_rows)
+        return seconds * (1 + each);
+    int32_t n = (int32_t) fmin(ceil(each * rows->n_rows), p->beside.slots);
+    int64_t keys = rows->n_keys * n / rows->n_rows;
+    const struct weft_work_rows other = {n, n, keys, keys - n};
+    return seconds + weft_steps_s(&p->beside, &other);
 }
 
 /* Seconds of a pass of texts of `each` tokens. */
@@ -72,6 +85,7 @@ static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
 static void priced_release(struct priced *p)
 {
     weft_steps_release(&p->steps);
+    weft_steps_release(&p->beside);
     weft_free(p->inferred);
     for (int32_t i = 0; i < p->n_models; i++)
         weft_pass_price_free(p->model[i]);
@@ -119,6 +133,34 @@ static int price_weights(const struct weft_iteration_set *set,
                                     move_s_out, err);
 }
 
+static int price_steps(const struct weft_trainer *t, int32_t call,
+                       struct weft_steps *out, struct weft_err *err)
+{
+    const struct weft_g_generate *gen = &t->gen[call];
+    int32_t replicas = weft_migration_replicas(gen);
+    return weft_steps_init(t->tail->costs, &gen->model->shape, &gen->layout,
+                           gen->n_instances / replicas, gen->n_slots,
+                           gen->max_total, out, err);
+}
+
+/* Prices what is generated on the same devices meanwhile; of several sets, which
+ * no algorithm has, the first. */
+static int price_beside(const struct weft_iteration_set *set,
+                        struct priced *out, struct weft_err *err)
+{
+    const struct weft_iteration *p = set->p;
+    const struct weft_mesh *mesh = &p->t->plan.call[set->call].mesh;
+    for (int32_t k = 0; k < p->n_sets; k++) {
+        const struct weft_iteration_set *other = &p->set[k];
+        const struct weft_mesh *m = &p->t->plan.call[other->call].mesh;
+        if (other == set || memcmp(m, mesh, sizeof *m) != 0)
+            continue;
+        out->beside_each = (double) other->n / set->n;
+        return price_steps(p->t, other->call, &out->beside, err);
+    }
+    return 0;
+}
+
 /* texts: also of calls that read texts in tokens of their own. */
 static int priced_init(const struct weft_iteration_set *set, bool texts,
                        struct priced *out, struct weft_err *err)
@@ -133,9 +175,7 @@ static int priced_init(const struct weft_iteration_set *set, bool texts,
     if (!out->inferred)
         return weft_err_nomem(err, "costs",
                               N_INFERRED * sizeof *out->inferred);
-    int rc = weft_steps_init(t->tail->costs, &gen->model->shape, &gen->layout,
-                             gen->n_instances / replicas, gen->n_slots,
-                             gen->max_total, &out->steps, err);
+    int rc = price_steps(t, set->call, &out->steps, err);
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
         const struct weft_iteration_call *c = &p->call[k];
         const struct weft_g_layout *layout = &t->layout[c->call];
@@ -300,16 +340,19 @@ static int find_link(const struct weft_iteration_set *set, double *out,
     return 0;
 }
 
-/* Prices what the last iterations' samples take; texts: as above. Close it
- * also after an error. */
-static int choice_open(const struct weft_iteration_set *set, bool texts,
+/* Prices what the last iterations' samples take. least: what they take at least,
+ * without what is generated beside them, or texts in other tokens, which may be
+ * shorter. Close it also after an error. */
+static int choice_open(const struct weft_iteration_set *set, bool least,
                        struct choice *c, struct weft_err *err)
 {
     const struct weft_g_generate *gen = &set->p->t->gen[set->call];
     size_t all = (size_t) set->n * (size_t) set->p->t->tail->n_past;
     *c = (struct choice){.sample = weft_alloc(all, sizeof *c->sample)};
-    int rc = priced_init(set, texts, &c->priced, err);
+    int rc = priced_init(set, !least, &c->priced, err);
     double bytes_per_s = 0;
+    if (!rc && !least)
+        rc = price_beside(set, &c->priced, err);
     if (!rc && !c->sample)
         rc = weft_err_nomem(err, "lengths", all * sizeof *c->sample);
     if (!rc)
@@ -365,7 +408,7 @@ int weft_tail_choose(const struct weft_iteration_set *set,
                      struct weft_tail_choice *out, struct weft_err *err)
 {
     struct choice c;
-    int rc = choice_open(set, true, &c, err);
+    int rc = choice_open(set, false, &c, err);
     if (!rc)
         rc = simulate(set, &c, out, err);
     choice_close(&c);
@@ -379,7 +422,7 @@ int weft_tail_refine(const struct weft_iteration_set *set,
     struct choice c;
     bool moves = n > 0;
     double more_s = 0; /* of all slots */
-    int rc = choice_open(set, true, &c, err);
+    int rc = choice_open(set, false, &c, err);
     if (!rc)
         when->n_cached = weft_migrate_cached(
             &c.costs, set->p->t->gen[set->call].max_total, when->cached);
@@ -400,15 +443,14 @@ int weft_tail_refine(const struct weft_iteration_set *set,
     return rc;
 }
 
-/* Of the samples that were noted last, without texts in other tokens, which may
- * be shorter. */
+/* Of the samples that were noted last. */
 static int bound(const struct weft_iteration_set *set, double *out,
                  struct weft_err *err)
 {
     const struct weft_trainer *t = set->p->t;
     struct choice c;
     bool fewer = false;
-    int rc = choice_open(set, false, &c, err);
+    int rc = choice_open(set, true, &c, err);
     for (int32_t k = 0; k < c.priced.n_models; k++)
         fewer = fewer || c.priced.replicas[k] < 1;
     *out = 0;

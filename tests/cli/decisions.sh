@@ -288,6 +288,17 @@ awk -F '[][, ]+' '/"samples"/ { on = 1; n = 0; next }
 sed 's/.*"responses": \[//; s/\].*//' remax/decisions.jsonl >b
 [ "$(wc -l <b)" = 2 ] || fail "decisions of two calls"
 same "responses of two calls"
+# A choice knows of both: of a set that does not move every step of 20 ms waits
+# for one of the other set's, and the last sample is inferred in 20 ms.
+command=train
+options=-q
+expect 0 "" remax.yaml run_dir=both iterations=2 cluster=cluster.yaml
+grep '"actor_greedy_generate"' both/decisions.jsonl |
+    sed 's/.*"unmoved_s": \([^,]*\),.*/\1/; s/.*"responses": \[//; s/\].*//' |
+    awk -F ', ' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i > most) most = $i }
+        NR == 2 { want = most * 0.04 + 0.02
+            exit !($1 > 0.99 * want && $1 < 1.01 * want) }' ||
+    fail "what two calls take: $(tail -n 1 both/decisions.jsonl)"
 command=report
 options=
 expect 0 "a.svg" --svg a.svg turns.run
