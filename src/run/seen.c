@@ -26,7 +26,7 @@ struct weft_timeline *weft_seen_of(struct weft_seen *seen, int32_t set)
     return g;
 }
 
-static const int32_t *rows_of(const struct weft_seen *seen, int32_t set)
+static int32_t *rows_of(const struct weft_seen *seen, int32_t set)
 {
     return seen->row_of + (size_t) set * (size_t) seen->n_devices;
 }
@@ -95,11 +95,10 @@ static int32_t place_others(const struct weft_trainer *t, int32_t n_instances,
 }
 
 static void name(struct weft_seen *seen, const struct weft_iteration *p,
-                 int32_t set)
+                 int32_t set, struct weft_timeline *g)
 {
     const struct weft_trainer *t = p->t;
     int32_t call = p->set[set].call;
-    struct weft_timeline *g = weft_seen_of(seen, set);
     g->iteration = p->iteration + 1;
     g->n_instances = t->gen[call].n_instances;
     g->slots = t->gen[call].n_slots;
@@ -117,28 +116,23 @@ static void name(struct weft_seen *seen, const struct weft_iteration *p,
 
 /* first: room for two numbers of each device. */
 static int begin_set(struct weft_seen *seen, const struct weft_iteration *p,
-                     int32_t set, int32_t *first)
+                     int32_t set, int32_t *first, struct weft_timeline *g)
 {
     const struct weft_trainer *t = p->t;
     const struct weft_g_generate *gen = &t->gen[p->set[set].call];
-    int32_t n = seen->n_devices;
-    int32_t *row_of = seen->row_of + (size_t) set * (size_t) n;
-    struct weft_timeline *g = weft_seen_of(seen, set), init;
+    int32_t n = seen->n_devices, *row_of = rows_of(seen, set);
     memset(row_of, 0xff, (size_t) n * sizeof *row_of);
     place_instances(gen, row_of, first);
     int32_t rows = gen->n_instances
                  + place_others(t, gen->n_instances, row_of, first + n);
-    int rc = weft_timeline_init(rows, &init, p->err);
-    if (rc)
-        return rc;
-    init.beside = g->beside;
-    *g = init;
-    for (int32_t i = 0; i < rows; i++)
+    int rc = weft_timeline_init(rows, g, p->err);
+    for (int32_t i = 0; i < rows && !rc; i++)
         g->first_device[i] = i < gen->n_instances
                                ? gen->instance[i].home
                                : first[n + i - gen->n_instances];
-    name(seen, p, set);
-    return 0;
+    if (!rc)
+        name(seen, p, set, g);
+    return rc;
 }
 
 static int begin(struct weft_iteration *p)
@@ -156,17 +150,15 @@ static int begin(struct weft_iteration *p)
     seen->n_devices = (int32_t) n;
     int32_t *first = weft_alloc(n, 2 * sizeof *first);
     seen->row_of = weft_alloc(n, (size_t) p->n_sets * sizeof *seen->row_of);
-    bool good = first && seen->row_of;
-    struct weft_timeline *g = &seen->g;
-    for (int32_t k = 1; k < p->n_sets && good; k++, g = g->beside) {
-        g->beside = weft_alloc(1, sizeof *g);
-        good = g->beside;
+    struct weft_timeline *g = first && seen->row_of ? &seen->g : NULL;
+    int rc = 0;
+    for (int32_t k = 0; k < p->n_sets && g && !rc; k++) {
+        rc = begin_set(seen, p, k, first, g);
+        if (!rc && k + 1 < p->n_sets)
+            g = g->beside = weft_alloc(1, sizeof *g);
     }
-    int rc = good ? 0 : weft_err_nomem(p->err, "generation", n * 12);
-    for (int32_t k = 0; k < p->n_sets && !rc; k++)
-        rc = begin_set(seen, p, k, first);
     weft_free(first);
-    return rc;
+    return g ? rc : weft_err_nomem(p->err, "generation", n * 12);
 }
 
 int weft_seen_round(struct weft_iteration *p)

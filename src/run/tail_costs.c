@@ -143,8 +143,8 @@ static int price_steps(const struct weft_trainer *t, int32_t call,
                            gen->max_total, out, err);
 }
 
-/* Prices what is generated on the same devices meanwhile; of several sets, which
- * no algorithm has, the first. */
+/* Prices the set that is generated on the same devices meanwhile, if there is
+ * one; no algorithm has more. */
 static int price_beside(const struct weft_iteration_set *set,
                         struct priced *out, struct weft_err *err)
 {
