@@ -99,14 +99,15 @@ struct weft_span {
     double start_s, end_s;
 };
 
+/* Of inference each call can have a priority of its own. */
+enum { WEFT_PRIORITY_TURNS = WEFT_MAX_CALLS };
+
 /* Which calls' tasks come first on devices that they share. All that follows
  * waits for generation, and that for the policy's training. An iteration's
  * training waits for its inference: where this came later on a device, another
  * one would wait for it with nothing to do. But the training before comes first,
  * as a part of the inference waits for it and the rest need not be the first to
  * end. */
-/* Of inference each call can have a priority of its own. */
-enum { WEFT_PRIORITY_TURNS = WEFT_MAX_CALLS };
 enum weft_priority {
     WEFT_PRIORITY_RESTORE = -1, /* of offloaded weights */
     WEFT_PRIORITY_INFER_AHEAD,  /* beside the training before; and whatever

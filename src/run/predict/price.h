@@ -75,7 +75,7 @@ bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
                     const struct weft_call_plan *plan);
 
 /* Prices a set of calls, all of which train or none of which do, and which can
- * have the layout. Its mesh begins at node 0, device 0. out (WEFT_MAX_CALLS).
+ * have the layout. Its mesh begins at device 0. out (WEFT_MAX_CALLS).
  * Errors: those of weft_run_simulate(); WEFT_ENOMEM, too, where a recording
  * takes more than that. */
 int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
