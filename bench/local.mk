@@ -218,7 +218,7 @@ bench-search: %D%/search %D%/weigh
 	    %D%/search $(clusters)/$$c.yaml $$n 50 $(clusters)/real_7b.yaml || \
 	    exit 1; done; done
 	%D%/search $(clusters)/flexrlhf_mixed.yaml 4 50 $(clusters)/real_7b.yaml
-	%D%/search $(clusters)/real_h100.yaml 16 10 $(clusters)/real_70b.yaml
+	%D%/search $(clusters)/real_h100.yaml 16 50 $(clusters)/real_70b.yaml
 # What commands that plan take, beside their bars; PLANS: some of them.
 EXTRA_DIST += %D%/plans.sh
 bench-plans: weft$(EXEEXT)
