@@ -199,8 +199,9 @@ void weft_seq_free(struct weft_seq *seq);
 
 /* Waits for all tasks and transfers inserted so far. Returns 0 or, on all
  * ranks, the same error: that of the task inserted first among the first
- * errors of the ranks; its text names operation and tile. The error is
- * reported once, and the sequence can be used again afterwards. Collective. */
+ * errors of the ranks which knew of no other's; its text names operation and
+ * tile. The error is reported once, and the sequence can be used again
+ * afterwards. Collective. */
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);
 
 /* Begins a lot: what this rank inserts until the next call belongs to it. A

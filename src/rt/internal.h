@@ -126,9 +126,10 @@ struct weft_seq {
     int64_t lot;              /* lot of what is inserted now */
     atomic_int failed;        /* the first error's code */
     struct weft_err first;
-    int64_t first_at; /* copies inserted before what failed */
-    bool common;      /* all ranks know it */
-    int64_t n_told;   /* rank 0's decisions so far */
+    int64_t first_at;   /* copies inserted before what failed */
+    bool first_follows; /* when another rank had */
+    bool common;        /* all ranks know it */
+    int64_t n_told;     /* rank 0's decisions so far */
     struct weft_gates *gates;
     /* the gang that is being inserted; whose turn it is; 0 of 0: none */
     struct weft_team *team;

@@ -197,16 +197,23 @@ static void share_failure(struct weft_seq *seq, int rank)
     seq->common = true;
     atomic_store(&seq->failed, err.code);
     pthread_mutex_unlock(&seq->mutex);
+    weft_world_forget_failed();
     if (seq->rt->policy)
         seq->rt->policy->open(seq->gates);
 }
 
+/* Those that knew of another's failure come last, as it may have led to theirs:
+ * what a rank sends that has failed is of no use. */
 static int64_t failure_order(struct weft_seq *seq)
 {
+    const int64_t last = INT64_MAX / 2;
     pthread_mutex_lock(&seq->mutex);
     int64_t at = seq->first_at;
+    bool follows = seq->first_follows;
     pthread_mutex_unlock(&seq->mutex);
-    return at * seq->rt->n_ranks + seq->rt->rank;
+    at = at * seq->rt->n_ranks + seq->rt->rank;
+    /* a multiple of the ranks, as the rest is whose failure it is */
+    return follows ? last - last % seq->rt->n_ranks + at : at;
 }
 
 /* Ends the job with the error of a rank that has not inserted its side of
@@ -361,11 +368,13 @@ bool weft_seq_is_shared(const struct weft_seq *seq)
 void weft_seq_record(struct weft_seq *seq, int64_t at,
                      const struct weft_err *err)
 {
+    bool follows = weft_world_other_failed();
     pthread_mutex_lock(&seq->mutex);
     bool first = atomic_load(&seq->failed) == 0;
     if (first) {
         seq->first = *err;
         seq->first_at = at;
+        seq->first_follows = follows;
         atomic_store(&seq->failed, err->code);
     }
     pthread_mutex_unlock(&seq->mutex);

@@ -29,6 +29,7 @@ static struct {
     struct weft_host host;
 #ifdef WEFT_HAVE_MPI
     bool open;
+    atomic_bool other_failed, has_news;
     MPI_Comm control, transfers, life;
     /* (size) which ranks have answered since the last question */
     bool *answered;
@@ -218,16 +219,30 @@ int weft_world_life_silent(void)
 
 void weft_world_say_failed(void)
 {
-    if (world.open && world.rank > 0)
-        life_send(0, LIFE_FAILED);
+    for (int r = 0; world.open && r < world.size; r++)
+        if (r != world.rank)
+            life_send(r, LIFE_FAILED);
+}
+
+bool weft_world_other_failed(void)
+{
+    while (world.open && life_receive(LIFE_FAILED) >= 0) {
+        atomic_store(&world.other_failed, true);
+        atomic_store(&world.has_news, true);
+    }
+    return atomic_load(&world.other_failed);
 }
 
 bool weft_world_any_failed(void)
 {
-    bool any = false;
-    while (world.open && life_receive(LIFE_FAILED) >= 0)
-        any = true;
-    return any;
+    (void) weft_world_other_failed();
+    return atomic_exchange(&world.has_news, false);
+}
+
+void weft_world_forget_failed(void)
+{
+    (void) weft_world_other_failed();
+    atomic_store(&world.other_failed, false);
 }
 
 static void tell_stop(void)
@@ -422,10 +437,19 @@ void weft_world_close(void)
 }
 
 static void end_job(void)
+bool weft_world_other_failed(void)
+{
+    return false;
+}
+
 {
 }
 
 #endif
+
+void weft_world_forget_failed(void)
+{
+}
 
 /* ---- What is built of them -------------------------------------------- */
 

@@ -41,9 +41,9 @@ void weft_world_life_ask(void);
 void weft_world_life_answer(void);
 int weft_world_life_silent(void);
 
-/* A rank tells rank 0 that a task has failed; any thread may. Local. */
+/* A rank tells the others that a task has failed; any thread may. Local. */
 void weft_world_say_failed(void);
-/* Whether a rank has said so since the last call; rank 0 asks. Local. */
+/* Whether a rank has said so since the last call; one thread asks. Local. */
 bool weft_world_any_failed(void);
 
 enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
@@ -51,6 +51,12 @@ enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);
 /* Copies that rank's error to all ranks and adds which rank had it. Returns
  * its code. */
+/* Whether another has said so since its failure was shared; any thread may ask:
+ * what it sends from then on is of no use, and may make this rank fail, too.
+ * Local. */
+bool weft_world_other_failed(void);
+/* Its failure is shared. Local. */
+void weft_world_forget_failed(void);
 int weft_world_share_err(int rank, struct weft_err *err);
 
 void weft_world_send(int rank, const void *data, size_t bytes);

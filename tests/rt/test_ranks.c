@@ -257,6 +257,56 @@ static void test_error_while_waiting(void)
     stop();
 }
 
+/* Writes when another rank has failed. */
+static int write_late_cpu(const void *args, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    (void) args;
+    (void) n_buf;
+    (void) x;
+    while (!weft_world_other_failed())
+        sched_yield();
+    memset(buf[0], 1, 100);
+    return 0;
+}
+WEFT_CODELET(write_late, 0x0, write_late_cpu)
+
+/* A task of the last rank fails and is not the first that was inserted: those
+ * before it that have not begun do nothing, and make rank 0 fail. That one is
+ * not told, though its task was inserted before. */
+static void test_error_before_it(void)
+{
+    struct weft_err err;
+    struct weft_where where = anywhere;
+    int last = last_rank();
+    if (last == 0)
+        return;
+    start(2, false);
+    struct weft_tile *late = tile_at(0, 100, true),
+                     *there = tile_at(last, 100, true),
+                     *next = tile_at(last, 100, true),
+                     *back = tile_at(0, 100, true),
+                     *bad = tile_at(last, 100, true);
+    weft_insert(seq, &weft_cl_write_late, NULL, 0,
+                (struct weft_access[]){{late, WEFT_WRITE}}, 1, &where);
+    weft_insert_copy(seq, &where, late, there);
+    weft_insert_copy(seq, &where, there, next);
+    weft_insert_copy(seq, &where, next, back);
+    weft_insert(seq, &weft_cl_suffer, NULL, 0,
+                (struct weft_access[]){{back, WEFT_READ}}, 1, &where);
+    weft_insert_copy(seq, &where, late, there);
+    weft_insert(seq, &weft_cl_fail, NULL, 0,
+                (struct weft_access[]){{bad, WEFT_WRITE}}, 1, &where);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, failure());
+    weft_tile_release(late);
+    weft_tile_release(there);
+    weft_tile_release(next);
+    weft_tile_release(back);
+    weft_tile_release(bad);
+    check_usable();
+    stop();
+}
+
 static void test_error_by_wait(void)
 {
     struct weft_err err;
@@ -639,6 +689,7 @@ int main(int argc, char **argv)
         {"test_error_by_last", test_error_by_last},
         {"test_events", test_events},
         {"test_error_while_waiting", test_error_while_waiting},
+        {"test_error_before_it", test_error_before_it},
         {"test_error_by_wait", test_error_by_wait},
         {"test_merge", test_merge},
         {"test_wait_meets_agree", test_wait_meets_agree},
