@@ -5,8 +5,9 @@
 # MPI 3.0 (2012) is the first with non-blocking collectives. The compiler
 # stays ours: the wrapper mpicc is only asked for its flags.
 #
-# Outputs: MPI_CFLAGS, MPI_LIBS, MPIEXEC (substituted), WEFT_HAVE_MPI in
-# config.h and as automake conditional, weft_have_mpi, weft_why_mpi. StarPU
+# Outputs: MPI_CFLAGS, MPI_LIBS, MPIEXEC (substituted), WEFT_HAVE_MPI and
+# HAVE_MPIX_QUERY_CUDA_SUPPORT in config.h, WEFT_HAVE_MPI as automake
+# conditional, weft_have_mpi, weft_why_mpi. StarPU
 # must have MPI as well: WEFT_CHECK_MPI_STARPU, after WEFT_CHECK_STARPU,
 # takes it back if not.
 AC_DEFUN([WEFT_CHECK_MPI], [
@@ -48,6 +49,10 @@ AC_DEFUN([WEFT_CHECK_MPI], [
                 test -n "$weft_mpi_v" && weft_why_mpi=$weft_mpi_v
             ], [weft_why_mpi="$MPICC is there but a program does not link"])
             AC_MSG_RESULT([$weft_have_mpi])
+            dnl Whether it sends what lies in a GPU's memory; Open MPI has the
+            dnl function in a header of its own.
+            AC_CHECK_HEADERS([mpi-ext.h], [], [], [#include <mpi.h>])
+            AC_CHECK_FUNCS([MPIX_Query_cuda_support])
             CPPFLAGS=$weft_save_CPPFLAGS
             LIBS=$weft_save_LIBS
         ])

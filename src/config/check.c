@@ -163,6 +163,8 @@ static int check_gpus(const struct check *k)
                      : c->runtime.cpu_devices != 1   ? "runtime.cpu_devices"
                      : c->runtime.gpu_memory_gib > 0
                          ? "runtime.gpu_memory_gib"
+                     : c->runtime.gpu_messages != WEFT_BY_HOST
+                         ? "runtime.gpu_messages"
                          : NULL;
     if (!name || c->runtime.devices == WEFT_ON_GPUS)
         return 0;

@@ -69,6 +69,8 @@ enum weft_place { WEFT_PLACE_NODE, WEFT_PLACE_DEVICE };
 
 /* runtime.devices: gpu */
 enum { WEFT_ON_GPUS = -1 };
+/* What messages between GPUs' memory pass through: the host's, or nothing. */
+enum weft_gpu_messages { WEFT_BY_HOST, WEFT_BY_MPI };
 
 /* Digests of what an iteration computed: none, hashes, or hashes and the
  * numbers themselves. */
@@ -253,15 +255,16 @@ struct weft_config {
     struct {
         int32_t devices; /* CPU devices; 0: one per core; WEFT_ON_GPUS */
         /* with WEFT_ON_GPUS alone, of each node: */
-        int32_t gpus;            /* 0: all that there are */
-        int32_t ranks_per_gpu;   /* 1 */
-        int32_t cpu_devices;     /* beside them; 0: one per core; 1 */
-        double gpu_memory_gib;   /* a rank's, of each; 0: what is free */
-        enum weft_place place;   /* node */
-        int32_t nap;             /* -1 auto, 0, 1 */
-        double watchdog_s;       /* 300 */
-        double memory_limit_gib; /* 0: what the machine has */
-        bool overlap;            /* generate ahead while others train */
+        int32_t gpus;          /* 0: all that there are */
+        int32_t ranks_per_gpu; /* 1 */
+        int32_t cpu_devices;   /* beside them; 0: one per core; 1 */
+        double gpu_memory_gib; /* a rank's, of each; 0: what is free */
+        enum weft_gpu_messages gpu_messages; /* host */
+        enum weft_place place;               /* node */
+        int32_t nap;                         /* -1 auto, 0, 1 */
+        double watchdog_s;                   /* 300 */
+        double memory_limit_gib;             /* 0: what the machine has */
+        bool overlap; /* generate ahead while others train */
     } runtime;
 
     struct {

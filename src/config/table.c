@@ -92,6 +92,11 @@ static const struct weft_config_key last[] = {
             "one per core"),
     KEY_DOUBLE("runtime.gpu_memory_gib", runtime.gpu_memory_gib, "0", 0, 1e6,
                0, "devices gpu: limit of each for a rank; 0: what is free"),
+    KEY_ENUM(
+        "runtime.gpu_messages", runtime.gpu_messages, "host", WEFT_BY_HOST,
+        "host|mpi", 0,
+        "devices gpu: messages between ranks pass through host memory; "
+        "mpi: MPI sends from one GPU's to another's, if built with CUDA"),
     KEY_ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,
              "node|device", 0, "who keeps copies: a node, or each device"),
     KEY_ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", 0,

@@ -227,10 +227,31 @@ void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
     pthread_mutex_unlock(&user->mutex);
 }
 
+bool weft_card_is_over(struct weft_worker *user, int64_t number)
+{
+    cudaError_t rc = cudaSuccess;
+    if (number < 0)
+        return true;
+    pthread_mutex_lock(&user->mutex);
+    if (user->n_begun <= number + WEFT_CARD_EVENTS)
+        rc = cudaEventQuery(events_of(user, number)[1]);
+    pthread_mutex_unlock(&user->mutex);
+    if (rc == cudaErrorNotReady)
+        (void) cudaGetLastError(); /* that it is not ready is none */
+    else
+        must(rc);
+    return rc == cudaSuccess;
+}
+
+void weft_card_enter(unsigned node)
+{
+    must(cudaSetDevice(starpu_memory_node_get_devid(node)));
+}
+
 void weft_card_open(struct weft_worker *w)
 {
     weft_card_note(w);
-    must(cudaSetDevice(starpu_memory_node_get_devid(w->exec.card->node)));
+    weft_card_enter(w->exec.card->node);
     must(cudaStreamCreateWithFlags(&w->exec.copies, cudaStreamNonBlocking));
 }
 
@@ -424,6 +445,18 @@ void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
     (void) w;
     (void) user;
     (void) number;
+}
+
+bool weft_card_is_over(struct weft_worker *user, int64_t number)
+{
+    (void) user;
+    (void) number;
+    return true;
+}
+
+void weft_card_enter(unsigned node)
+{
+    (void) node;
 }
 
 void weft_card_open(struct weft_worker *w)

@@ -66,6 +66,10 @@ void weft_card_clear(struct weft_worker *w);
 void weft_card_wait(struct weft_worker *w, int64_t number, double spin_us);
 void weft_card_follow(struct weft_worker *w, struct weft_worker *user,
                       int64_t number);
+/* Whether work of the card's worker `user` has ended; -1: there is none. */
+bool weft_card_is_over(struct weft_worker *user, int64_t number);
+/* The calling thread uses the card of a node from here on. */
+void weft_card_enter(unsigned node);
 /* Makes, and destroys, the stream of one who copies, for its thread. */
 void weft_card_open(struct weft_worker *w);
 void weft_card_close(struct weft_worker *w);

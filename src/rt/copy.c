@@ -146,7 +146,10 @@ static void message(struct weft_seq *seq, const struct weft_where *where,
                     struct weft_tile *src, struct weft_tile *dst)
 {
     struct weft_rt *rt = seq->rt;
-    struct weft_tile *from = staged(src), *to = staged(dst);
+    bool direct = rt->direct && weft_tile_on_card(src)
+               && weft_tile_on_card(dst);
+    struct weft_tile *from = direct ? src : staged(src),
+                     *to = direct ? dst : staged(dst);
     if (from != src)
         weft_copy_here(seq, where, src, from);
     if (to != dst)

@@ -81,7 +81,10 @@ struct weft_rt_options {
                           it is this rank's alone */
     size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what is free,
                                 but for what is left to CUDA */
-    bool place_per_device;   /* see "Places" in rt/tile.h */
+    /* Messages from one GPU's memory to another's are MPI's, which can read and
+     * write it; else they pass through host memory. */
+    bool direct_messages;
+    bool place_per_device;            /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
     /* idle workers sleep soon (1) or only after they have spun for 10 ms (0;
@@ -109,7 +112,8 @@ struct weft_rt_options {
 
 /* Starts StarPU in this process (one runtime per process), and StarPU-MPI
  * with several ranks. Collective. Errors: absurd device count, ranks with
- * different numbers of devices, StarPU that does not start. */
+ * different numbers of devices, StarPU that does not start, an MPI that does not
+ * know GPUs and is to send their memory. */
 int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
                   struct weft_err *err);
 /* Waits for all tasks, stops StarPU and frees the runtime with the sequences
@@ -136,6 +140,7 @@ struct weft_record_options {
     int n_ranks, n_devices; /* devices of a rank */
     int n_gpus;             /* of these, which come first */
     bool gpus_apart;        /* weft_rt_gpus_apart() */
+    bool direct_messages;   /* as of struct weft_rt_options */
     bool place_per_device;
     int rank; /* whose tasks; -1: of all ranks */
     /* When samples end is not known: what weft_rt_when() says is noted. */

@@ -333,6 +333,8 @@ struct weft_rt {
     struct weft_copier
         *copier;   /* (n_copiers), WEFT_CARD_COPIERS of each card */
     int n_copiers; /* whose threads run */
+    bool direct;   /* weft_rt_options.direct_messages */
+    struct weft_mailer *mailer; /* who posts these; NULL: nobody */
     struct weft_blocks blocks;
     struct weft_worker *worker; /* (n_workers) devices, then copiers */
     int n_workers;

@@ -6,6 +6,7 @@ rt_sources = \
 	%D%/codelet.h \
 	%D%/copier.c \
 	%D%/copy.c \
+	%D%/direct.c \
 	%D%/events.c \
 	%D%/exec.c \
 	%D%/external.c \

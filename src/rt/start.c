@@ -323,6 +323,8 @@ static int starpu_start(struct weft_rt *rt,
     weft_interface_start();
     if (rt->n_cards > 0)
         rc = cards_start(rt, err);
+    if (!rc && rt->direct)
+        rc = weft_direct_start(rt, err);
     if (rc)
         return rc;
     rt->min_priority = starpu_sched_get_min_priority();
@@ -336,6 +338,7 @@ static void starpu_stop(struct weft_rt *rt)
     if (rt->nap)
         weft_wake(WEFT_WAKE_IN_TURN);
     if (rt->starpu_on) {
+        weft_direct_stop(rt);
         weft_copiers_stop(rt);
         for (int d = 0; d < rt->n_cards; d++)
             weft_card_clear(&rt->worker[d]);
@@ -369,6 +372,13 @@ static void rt_free(struct weft_rt *rt)
     weft_free(rt->mark);
     weft_free(rt->fxt_dir);
     weft_free(rt);
+}
+
+/* Whether there are messages from one GPU's memory to another's. */
+static bool has_direct(const struct weft_rt_options *options)
+{
+    return options->direct_messages && options->n_gpus > 0
+        && weft_world_size() > 1;
 }
 
 /* Finds out which cores this rank has to itself and how many devices it
@@ -429,6 +439,7 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
     rt->n_ranks = weft_world_size();
     rt->first_device = rt->rank * rt->n_devices;
     rt->places_per_rank = n_cards + (options->place_per_device ? n_cpus : 1);
+    rt->direct = has_direct(options);
     if (n_cards > 0)
         rt->card = weft_alloc((size_t) n_cards, sizeof *rt->card);
     rt->first_place = rt->rank * rt->places_per_rank;
@@ -497,6 +508,7 @@ int weft_rt_record(const struct weft_record_options *options,
     rt->n_devices = options->n_devices;
     rt->n_cards = options->n_gpus;
     rt->gpus_apart = options->gpus_apart;
+    rt->direct = options->direct_messages;
     rt->first_device = rt->rank * rt->n_devices;
     rt->places_per_rank = options->place_per_device ? rt->n_devices
                                                     : rt->n_cards + 1;
@@ -532,6 +544,8 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
         rc = check_same("devices", n_devices, err);
     if (!rc)
         rc = check_same("GPUs", options->n_gpus, err);
+    if (!rc && has_direct(options))
+        rc = weft_world_agree(weft_world_knows_gpus(err), err);
     if (rc)
         goto err_started;
     rt = rt_create(options, &topology, n_devices);

@@ -2,8 +2,9 @@
 /*
  * Messages between ranks copy one rank's tile into another's. StarPU-MPI posts
  * the send when the sender's tile has its turn among the tasks, and the
- * receive when the receiver's tile has. The two sides of a copy are matched by
- * its number among the copies from one rank to the other, which all ranks
+ * receive when the receiver's tile has; direct.c does so where both lie in
+ * GPUs' memory (copy.c says when they may). The two sides of a copy are matched
+ * by its number among the copies from one rank to the other, which all ranks
  * insert in the same order.
  */
 #include "rt/internal.h"
@@ -35,6 +36,7 @@ struct weft_transfer {
     double since_us;                  /* inserted */
     int64_t move;                     /* its number; 0: none (moves.h) */
     struct weft_moments *moments;     /* NULL: they are not noted */
+    struct weft_direct direct;        /* of one between GPUs, if MPI can */
     struct weft_transfer *next, **at; /* guarded by rt->mutex */
 };
 
@@ -104,8 +106,8 @@ static void note_end(struct weft_rt *rt, const struct weft_transfer *t)
     pthread_mutex_unlock(&rt->mutex);
 }
 
-/* Called at the end of a message. StarPU-MPI has released the tile already, so
- * its next task may be running. */
+/* Called at the end of a message. The tile is released already, so its next task
+ * may be running. */
 static void ended(void *arg)
 {
     struct weft_transfer *t = arg;
@@ -139,28 +141,36 @@ void weft_transfer_renumber(struct weft_rt *rt)
     memset(rt->n_received, 0, (size_t) rt->n_ranks * sizeof *rt->n_received);
 }
 
-/* Tags are odd in one direction and even in the other, as StarPU-MPI 1.3 keeps
- * long messages of both directions in one table. */
-static starpu_mpi_tag_t next_tag(struct weft_rt *rt, int from, int to)
+/* Of this message among those from one rank to the other, which both count. */
+static int64_t next_number(struct weft_rt *rt, const struct weft_transfer *t)
 {
-    int64_t *n = from == rt->rank ? &rt->n_sent[to] : &rt->n_received[from];
-    return (*n)++ * 2 + (from < to);
+    return t->sends ? rt->n_sent[t->peer]++ : rt->n_received[t->peer]++;
 }
 
 static void post(struct weft_rt *rt, struct weft_transfer *t)
 {
     starpu_data_handle_t handle = t->tile->handle;
     MPI_Comm comm = weft_world_transfers();
-    if (!t->sends)
-        starpu_mpi_irecv_detached(
-            handle, t->peer, next_tag(rt, t->peer, rt->rank), comm, ended, t);
+    int64_t number = next_number(rt, t);
+    /* Tags are odd in one direction and even in the other, as StarPU-MPI 1.3
+     * keeps long messages of both directions in one table. */
+    bool rises = t->sends ? rt->rank < t->peer : t->peer < rt->rank;
+    starpu_mpi_tag_t tag = number * 2 + rises;
+    if (t->tile->card) {
+        t->direct = (struct weft_direct){.tile = t->tile,
+                                         .peer = t->peer,
+                                         .sends = t->sends,
+                                         .number = number,
+                                         .ended = ended,
+                                         .arg = t};
+        weft_direct_post(&t->direct);
+    } else if (!t->sends)
+        starpu_mpi_irecv_detached(handle, t->peer, tag, comm, ended, t);
     else if (t->tile->bytes < LONG_BYTES)
-        starpu_mpi_isend_detached_prio(handle, t->peer,
-                                       next_tag(rt, rt->rank, t->peer),
+        starpu_mpi_isend_detached_prio(handle, t->peer, tag,
                                        t->where.priority, comm, ended, t);
     else
-        starpu_mpi_issend_detached_prio(handle, t->peer,
-                                        next_tag(rt, rt->rank, t->peer),
+        starpu_mpi_issend_detached_prio(handle, t->peer, tag,
                                         t->where.priority, comm, ended, t);
 }
 

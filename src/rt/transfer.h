@@ -31,7 +31,29 @@ void weft_transfer_renumber(struct weft_rt *rt);
 void weft_transfer_report(struct weft_rt *rt);
 #ifdef WEFT_HAVE_MPI
 void weft_interface_messages(void); /* tells StarPU-MPI */
+
+/* A message from one GPU's memory to another's (direct.c). */
+struct weft_direct {
+    struct weft_tile *tile; /* the one that is here */
+    int peer;
+    bool sends;
+    int64_t number; /* among those from one rank to the other */
+    /* called when it has come and the tile is released; frees it */
+    void (*ended)(void *arg);
+    void *arg;
+    /* the rest is who posts it's own: memory, which is free when this work of
+     * its GPU has ended; bytes that have come; its piece that is under way */
+    void *data;
+    int64_t after;
+    size_t at;
+    MPI_Request request;
+    struct weft_direct *next;
+};
+void weft_direct_post(struct weft_direct *message);
 #endif
+/* Who posts them. _stop is called when none is left, or nobody was started. */
+int weft_direct_start(struct weft_rt *rt, struct weft_err *err);
+void weft_direct_stop(struct weft_rt *rt);
 
 /* Who copies to and from cards, beside their workers (copier.c). _stop is
  * called when nothing is left to copy. */

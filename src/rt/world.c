@@ -19,6 +19,9 @@
 #include "config.h"
 #include "rt/internal.h"
 #include "rt/world.h"
+#ifdef HAVE_MPI_EXT_H
+#include <mpi-ext.h>
+#endif
 
 static struct {
     int rank, size;
@@ -26,11 +29,11 @@ static struct {
     _Atomic double waits_since_s; /* 0: does not */
     atomic_bool says_stop;        /* this rank does */
     atomic_int n_told_stop;       /* how many have told it */
+    atomic_bool other_failed, has_news;
     struct weft_host host;
 #ifdef WEFT_HAVE_MPI
     bool open;
-    atomic_bool other_failed, has_news;
-    MPI_Comm control, transfers, life;
+    MPI_Comm control, transfers, direct, life;
     /* (size) which ranks have answered since the last question */
     bool *answered;
 #endif
@@ -163,6 +166,26 @@ void weft_world_receive(int rank, void *data, size_t bytes)
 MPI_Comm weft_world_transfers(void)
 {
     return world.transfers;
+}
+
+MPI_Comm weft_world_direct(void)
+{
+    return world.direct;
+}
+
+int weft_world_knows_gpus(struct weft_err *err)
+{
+#ifdef HAVE_MPIX_QUERY_CUDA_SUPPORT
+    if (!MPIX_Query_cuda_support())
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "%s does not send what lies in a GPU's memory: "
+                            "take one that was built with CUDA, or set "
+                            "runtime.gpu_messages to host",
+                            WEFT_MPI_NAME);
+#else
+    (void) err;
+#endif
+    return 0;
 }
 
 /* ---- Signs of life, and news ------------------------------------------ */
@@ -312,6 +335,7 @@ int weft_world_open(struct weft_err *err)
     weft_log_set_rank(world.rank);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.control);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.transfers);
+    MPI_Comm_dup(MPI_COMM_WORLD, &world.direct);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.life);
     read_host();
     world.answered = weft_alloc((size_t) world.size, sizeof(bool));
@@ -340,6 +364,7 @@ void weft_world_close(void)
         return;
     MPI_Comm_free(&world.control);
     MPI_Comm_free(&world.transfers);
+    MPI_Comm_free(&world.direct);
     MPI_Comm_free(&world.life);
     weft_free(world.answered);
     world.answered = NULL;
@@ -357,6 +382,12 @@ static void end_job(void)
 }
 
 #else /* one process */
+
+int weft_world_knows_gpus(struct weft_err *err)
+{
+    (void) err;
+    return 0;
+}
 
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
 {
@@ -406,9 +437,18 @@ void weft_world_say_failed(void)
 {
 }
 
+bool weft_world_other_failed(void)
+{
+    return false;
+}
+
 bool weft_world_any_failed(void)
 {
     return false;
+}
+
+void weft_world_forget_failed(void)
+{
 }
 
 static void tell_stop(void)
@@ -437,19 +477,10 @@ void weft_world_close(void)
 }
 
 static void end_job(void)
-bool weft_world_other_failed(void)
-{
-    return false;
-}
-
 {
 }
 
 #endif
-
-void weft_world_forget_failed(void)
-{
-}
 
 /* ---- What is built of them -------------------------------------------- */
 

@@ -14,9 +14,15 @@
 #include <mpi.h>
 #include <starpu_mpi.h>
 
-/* The communicator of StarPU-MPI's messages. */
+/* The communicators of StarPU-MPI's messages, and of those from one GPU's memory
+ * to another's. */
 MPI_Comm weft_world_transfers(void);
+MPI_Comm weft_world_direct(void);
 #endif
+
+/* Whether MPI sends what lies in GPUs' memory. Local. Errors: WEFT_EUNSUPPORTED;
+ * an MPI that does not say is believed. */
+int weft_world_knows_gpus(struct weft_err *err);
 
 /* The number of processes according to the environment, and the variable that
  * says so. Local. */
@@ -45,18 +51,18 @@ int weft_world_life_silent(void);
 void weft_world_say_failed(void);
 /* Whether a rank has said so since the last call; one thread asks. Local. */
 bool weft_world_any_failed(void);
-
-enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
-/* Reduces v (n) over all ranks, number by number. */
-void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);
-/* Copies that rank's error to all ranks and adds which rank had it. Returns
- * its code. */
 /* Whether another has said so since its failure was shared; any thread may ask:
  * what it sends from then on is of no use, and may make this rank fail, too.
  * Local. */
 bool weft_world_other_failed(void);
 /* Its failure is shared. Local. */
 void weft_world_forget_failed(void);
+
+enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
+/* Reduces v (n) over all ranks, number by number. */
+void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);
+/* Copies that rank's error to all ranks and adds which rank had it. Returns
+ * its code. */
 int weft_world_share_err(int rank, struct weft_err *err);
 
 void weft_world_send(int rank, const void *data, size_t bytes);

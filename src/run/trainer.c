@@ -160,6 +160,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                .ranks_per_gpu = c->runtime.ranks_per_gpu,
                .gpu_memory_bytes = (size_t) (c->runtime.gpu_memory_gib
                                              * 1073741824.0),
+               .direct_messages = c->runtime.gpu_messages == WEFT_BY_MPI,
                .place_per_device = c->runtime.place == WEFT_PLACE_DEVICE,
                .nap = c->runtime.nap,
                .profile = true,

@@ -17,7 +17,7 @@ static struct weft_rt *rt;
 static struct weft_seq *seq;
 /* options of the runtime */
 static struct weft_recording *recorded;
-static bool checks_modes;
+static bool checks_modes, sends_directly;
 
 static inline int n_found(void)
 {
@@ -40,6 +40,7 @@ static inline void start(size_t gpu_bytes)
                                       .policy = &weft_sched_lanes,
                                       .nap = 1,
                                       .check_modes = checks_modes,
+                                      .direct_messages = sends_directly,
                                       .recording = recorded,
                                       .profile = true};
     if (options.n_gpus > CARDS)

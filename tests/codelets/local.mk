@@ -32,6 +32,10 @@ cards_tests += %D%/test_gpu_copies
 %C%_test_gpu_copies_SOURCES = %D%/test_gpu_copies.c $(gpus_headers)
 %C%_test_gpu_copies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_copies_LDADD = $(graphs_libs)
+cards_tests += %D%/test_gpu_messages
+%C%_test_gpu_messages_SOURCES = %D%/test_gpu_messages.c $(gpus_headers)
+%C%_test_gpu_messages_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_messages_LDADD = $(graphs_libs)
 cards_tests += %D%/test_gpu_memory
 %C%_test_gpu_memory_SOURCES = %D%/test_gpu_memory.c $(gpus_headers)
 %C%_test_gpu_memory_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
@@ -56,4 +60,4 @@ endif
 endif
 EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/test_gpu_copies.c \
 	%D%/test_gpu_gen.c %D%/test_gpu_losses.c %D%/test_gpu_memory.c \
-	%D%/test_gpu_training.c %D%/gpus_fixture.h
+	%D%/test_gpu_messages.c %D%/test_gpu_training.c %D%/gpus_fixture.h

@@ -387,6 +387,10 @@ static void test_config_refused(void)
         {"runtime: {cpu_devices: 2}", "'runtime.cpu_devices' has no meaning"},
         {"runtime: {gpu_memory_gib: 8}",
          "'runtime.gpu_memory_gib' has no meaning"},
+        {"runtime: {gpu_messages: mpi}",
+         "'runtime.gpu_messages' has no meaning"},
+        {"runtime: {devices: gpu, gpu_messages: nccl}",
+         "'runtime.gpu_messages'"},
         {"runtime: {devices: gpu, gpus: 257}", "'runtime.gpus' must be from"},
         {"runtime: {place: core}", "'runtime.place' must be node or device"},
         {"train: {zero: 4}", "'train.zero' must be from 0 to 3, not 4"},
@@ -527,6 +531,7 @@ static void check_round_trip(const char *text)
     CHECK_INT(d.runtime.ranks_per_gpu, c.runtime.ranks_per_gpu);
     CHECK_INT(d.runtime.cpu_devices, c.runtime.cpu_devices);
     CHECK(d.runtime.gpu_memory_gib == c.runtime.gpu_memory_gib);
+    CHECK_INT(d.runtime.gpu_messages, c.runtime.gpu_messages);
     REQUIRE_OK(weft_file_read(path, 0, &a, &n, &err), err);
     REQUIRE_OK(weft_file_read(again, 0, &b, &m, &err), err);
     CHECK_STR(a, b);
@@ -544,7 +549,7 @@ static void test_config_write(void)
     check_round_trip(
         SFT
         "runtime: {devices: gpu, gpus: 2, ranks_per_gpu: 4, cpu_devices: 3, "
-        "gpu_memory_gib: 70.5}\n");
+        "gpu_memory_gib: 70.5, gpu_messages: mpi}\n");
     check_round_trip(
         "iterations: 3\n"
         "data: {path: 'p: q.jsonl', template: \"{role}\\t\\\"{content}\\\"\"}"

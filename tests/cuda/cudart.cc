@@ -175,6 +175,16 @@ struct weft_cards_counts weft_cards_counts(int card)
     return c;
 }
 
+void *weft_cards_reach(const void *p, size_t n_bytes)
+{
+    weft_emu_guard guard;
+    int card = weft_emu_memory_card(p);
+    return card < 0 ? (void *) p
+         : card == this_card && weft_emu_memory_has(p, n_bytes)
+             ? weft_emu_memory_twin(p)
+             : NULL;
+}
+
 void weft_cards_new_peak(void)
 {
     weft_emu_guard guard;

@@ -42,7 +42,7 @@ $(cuda_executor): $(cuda_executor_objects)
 CLEANFILES += $(cuda_executor) $(cuda_executor_objects) \
 	$(cuda_executor_objects:.o=.d)
 EXTRA_DIST += $(emulator_sources) $(cuda_executor_headers) %D%/no_cxx.sh \
-	%D%/blas.c %D%/toolkit/bin/nvcc
+	%D%/blas.c %D%/mpi.c %D%/toolkit/bin/nvcc
 
 # A test of kernels runs under the executor, and once more, as card_..., on a
 # GPU where the build has CUDA. Its source is the same.
@@ -82,7 +82,7 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
 cards_scripts = %D%/training.sh %D%/changes.sh %D%/bench.sh %D%/devices.sh \
-	%D%/memory.sh %D%/own_sums.sh %D%/verify.sh
+	%D%/memory.sh %D%/messages.sh %D%/own_sums.sh %D%/verify.sh
 EXTRA_DIST += $(cards_scripts) %D%/algorithms.sh %D%/cards.sh
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA

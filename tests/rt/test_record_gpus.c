@@ -7,6 +7,8 @@
 #include "rt/codelet.h"
 #include "rt/graph.h"
 
+#include <string.h>
+
 static int body(const void *args, void *const buf[], int n_buf,
                 struct weft_exec *x)
 {
@@ -25,17 +27,23 @@ static struct weft_recording recording;
 static struct weft_rt *rt;
 static struct weft_seq *seq;
 
-static void start(void)
+static void start_with(bool direct)
 {
     struct weft_err err;
     struct weft_record_options options = {.n_ranks = RANKS,
                                           .n_devices = DEVICES,
                                           .n_gpus = GPUS,
+                                          .direct_messages = direct,
                                           .rank = -1,
                                           .recording = &recording};
     weft_recording_init(&recording);
     REQUIRE_OK(weft_rt_record(&options, &rt, &err), err);
     REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+}
+
+static void start(void)
+{
+    start_with(false);
 }
 
 static void stop(void)
@@ -124,6 +132,47 @@ static void test_devices(void)
     stop();
 }
 
+/* What a copy to another rank is: copies, messages, and host memory that they
+ * pass through. */
+struct way {
+    int n_copies, n_messages, n_hosts;
+};
+
+static struct way way_of(int from, int to)
+{
+    struct weft_where any = {.device = -1};
+    struct weft_tile *tile[] = {tile_at(from, WEFT_MEM_WEIGHTS, 64),
+                                tile_at(to, WEFT_MEM_WEIGHTS, 64)};
+    struct way way = {0, 0, -(int) recording.n_tiles};
+    int64_t first = recording.n_tasks;
+    weft_insert_copy(seq, &any, tile[0], tile[1]);
+    for (int64_t i = first; i < recording.n_tasks; i++)
+        if (recording.task[i].kind == WEFT_REC_MESSAGE)
+            way.n_messages++;
+        else if (strcmp(weft_recording_op(&recording, i), "copy") == 0)
+            way.n_copies++;
+    way.n_hosts += (int) recording.n_tiles;
+    return way;
+}
+
+/* Between GPUs of two ranks by way of the host, or not. */
+static void test_messages(void)
+{
+    for (int direct = 0; direct < 2; direct++) {
+        start_with(direct);
+        struct way cards = way_of(0, 4), here = way_of(0, 1),
+                   out = way_of(1, 5), in = way_of(2, 3);
+        CHECK_INT(cards.n_messages, 1);
+        CHECK_INT(cards.n_copies, direct ? 0 : 2);
+        CHECK_INT(cards.n_hosts, direct ? 0 : 2);
+        CHECK(here.n_messages == 0 && here.n_copies == 1
+              && here.n_hosts == 0);
+        CHECK(out.n_messages == 1 && out.n_copies == 1 && out.n_hosts == 1);
+        CHECK(in.n_messages == 1 && in.n_copies == 1 && in.n_hosts == 1);
+        stop();
+    }
+}
+
 /* What has no code for GPUs is refused where it would need their memory. */
 static void test_refused(void)
 {
@@ -195,5 +244,6 @@ static void test_memory(void)
 }
 
 WEFT_TESTS("rt/record_gpus", {"test_places", test_places},
-           {"test_devices", test_devices}, {"test_refused", test_refused},
-           {"test_no_cpu", test_no_cpu}, {"test_memory", test_memory})
+           {"test_devices", test_devices}, {"test_messages", test_messages},
+           {"test_refused", test_refused}, {"test_no_cpu", test_no_cpu},
+           {"test_memory", test_memory})

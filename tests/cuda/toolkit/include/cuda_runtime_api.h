@@ -336,6 +336,9 @@ struct weft_cards_counts {
                         some of its memory for it (a context) */
 };
 struct weft_cards_counts weft_cards_counts(int card);
+/* Where an MPI that knows cards finds so many bytes: p, if it is the host's.
+ * NULL: they are not in one allocation, or the thread uses another card. */
+void *weft_cards_reach(const void *p, size_t n_bytes);
 /* peak_bytes begins anew. */
 void weft_cards_new_peak(void);
 
