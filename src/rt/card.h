@@ -26,6 +26,8 @@ enum { WEFT_CARD_COPIERS = 2 };
 
 struct weft_worker;
 
+/* Cards that this process sees. */
+int weft_card_count(void);
 /* The calling thread uses one of this rank's cards from here on, if it named
  * none yet. Else its first call of CUDA would take some hundred MiB of the
  * machine's card 0, which may be another rank's. */

@@ -25,6 +25,10 @@ int weft_environment_check(struct weft_err *err)
         {"STARPU_NCUDA", "0",
          "set the GPUs (runtime.devices=gpu, runtime.gpus)"},
         {"STARPU_NWORKER_PER_CUDA", "1", "a GPU is one device"},
+        {"STARPU_WORKERS_CUDAID", NULL,
+         "set CUDA_VISIBLE_DEVICES, which says what GPUs there are"},
+        {"STARPU_CUDA_THREAD_PER_DEV", "1", "each GPU has a thread"},
+        {"STARPU_CUDA_THREAD_PER_WORKER", "0", "each GPU has a thread"},
         {"STARPU_LIMIT_CUDA_MEM", NULL,
          "set the GPUs' memory (runtime.gpu_memory_gib)"},
         {"STARPU_DISABLE_PINNING", "0", "GPUs read the host's memory"},
@@ -72,16 +76,21 @@ void weft_environment_set_home(void)
     setenv("STARPU_HOME", path, 1);
 }
 
-int weft_environment_lock_home(void)
+int weft_environment_lock_home(int n_gpus)
 {
-    int fd = -1;
-#ifdef STARPU_USE_CUDA
-    char path[4200];
+    char host[65] = "", name[80], path[4200];
     const char *home = getenv("STARPU_HOME");
-    snprintf(path, sizeof path, "%s/weft.lock", home ? home : "");
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR)
+    if (gethostname(host, sizeof host - 1) != 0)
+        strcpy(host, "localhost");
+    snprintf(name, sizeof name, "%s-%d-gpus", host, n_gpus);
+    setenv("STARPU_HOSTNAME", name, 0);
+    snprintf(path, sizeof path, "%s/.starpu/sampling/bus/%s.config",
+             home ? home : "", getenv("STARPU_HOSTNAME"));
+    int how = weft_file_exists(path) ? LOCK_SH : LOCK_EX;
+    snprintf(path, sizeof path, "%s/weft-%s.lock", home ? home : "",
+             getenv("STARPU_HOSTNAME"));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    while (fd >= 0 && flock(fd, how) != 0 && errno == EINTR)
         continue;
-#endif
     return fd;
 }

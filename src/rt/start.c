@@ -301,7 +301,8 @@ static int starpu_start(struct weft_rt *rt,
     rt->fxt_began = rt->fxt_dir != NULL;
     configure_devices(rt, topology, &conf);
     configure_policy(rt, topology, nap, &conf);
-    int lock = weft_environment_lock_home();
+    int n_seen = weft_card_count();
+    int lock = n_seen > 0 ? weft_environment_lock_home(n_seen) : -1;
     if (nap) /* StarPU starts the devices' threads */
         weft_wake(WEFT_WAKE_LAST);
     rc = starpu_init(&conf);
