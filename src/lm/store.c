@@ -202,11 +202,8 @@ static void fill_place(const struct walk *w, int32_t p,
         if (bwd)
             weft_tile_unacquire(bwd);
     }
-    if (master) {
-        memcpy(weft_tile_acquire(master, WEFT_WRITE), w->flat,
-               weft_tile_bytes(master));
-        weft_tile_unacquire(master);
-    }
+    if (master)
+        weft_tile_write(master, 0, weft_tile_bytes(master), w->flat);
     if (opt) { /* moments are 0; the master is there if it is separate */
         struct weft_range has = weft_g_chunks_at(m, true, p, kind, layer,
                                                  block);
@@ -315,19 +312,20 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     int32_t place = weft_tile_place(tile);
     if (weft_rt_place_rank(w->model->rt, place) != 0)
         tile = copy = bring_part(w, tile, &where);
-    if (w->takes && tile) {
+    if (w->takes && tile && published) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
-        bool rows = published && has_rows(w, place);
+        bool rows = has_rows(w, place);
         if (rows)
             weft_k_reorder(layout, w->model->shape.dtype, false, from,
                            w->other);
-        if (published) /* a mix of 1 is a copy, in flat order */
-            weft_k_mix(layout, w->model->shape.dtype, 1,
-                       rows ? w->other : from, w->flat);
-        else
-            memcpy(w->flat + weft_layout_chunk(layout, has.first),
-                   from + (size_t) vector * n, n * sizeof *from);
+        weft_k_mix(layout, w->model->shape.dtype,
+                   1, /* a copy, in flat order */
+                   rows ? w->other : from, w->flat);
         weft_tile_unacquire(tile);
+    } else if (w->takes && tile) {
+        weft_tile_read(tile, (size_t) vector * n * sizeof *w->flat,
+                       n * sizeof *w->flat,
+                       w->flat + weft_layout_chunk(layout, has.first));
     } else if (copy && weft_rt_is_dry(w->model->rt)) {
         weft_tile_await(tile);
     }
@@ -426,11 +424,9 @@ static void fill_moment(const struct walk *w, enum weft_tile_kind kind,
         struct weft_range has = weft_g_chunks_at(
             w->model, use == w->model->opt, p, kind, layer, block);
         size_t n = n_elements(&layout, has);
-        float *to = weft_tile_acquire(tile, WEFT_READ_WRITE);
-        memcpy(to + (size_t) vector * n,
-               w->flat + weft_layout_chunk(&layout, has.first),
-               n * sizeof *to);
-        weft_tile_unacquire(tile);
+        weft_tile_write(tile, (size_t) vector * n * sizeof *w->flat,
+                        n * sizeof *w->flat,
+                        w->flat + weft_layout_chunk(&layout, has.first));
     }
 }
 

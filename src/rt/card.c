@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "rt/internal.h"
 
 #if defined(STARPU_USE_CUDA) && defined(WEFT_HAVE_CUDA)
@@ -31,7 +32,6 @@ static void must(cudaError_t rc)
         STARPU_CUDA_REPORT_ERROR(rc);
 }
 
-void weft_card_use(const struct weft_rt *rt)
 int weft_card_count(void)
 {
     int n = 0;
@@ -40,11 +40,60 @@ int weft_card_count(void)
     return sees ? n : 0;
 }
 
+void weft_card_use(const struct weft_rt *rt)
 {
     int card = 0;
     must(cudaGetDevice(&card));
     if (card < rt->first_card || card >= rt->first_card + rt->n_cards)
         must(cudaSetDevice(rt->first_card));
+}
+
+/* Whether what a card sends another arrives. Where the machine's IOMMU translates
+ * what cards send one another it may be something else, without an error. */
+static bool arrives(int from, int to)
+{
+    enum { N = 1024 };
+    uint32_t sent[N], came[N];
+    void *a = NULL, *b = NULL;
+    for (uint32_t i = 0; i < N; i++)
+        sent[i] = ~i * 2654435761u;
+    must(cudaSetDevice(from));
+    must(cudaMalloc(&a, sizeof sent));
+    must(cudaMemcpy(a, sent, sizeof sent, cudaMemcpyHostToDevice));
+    must(cudaSetDevice(to));
+    must(cudaMalloc(&b, sizeof sent));
+    must(cudaMemcpyPeer(b, to, a, from, sizeof sent));
+    must(cudaMemcpy(came, b, sizeof came, cudaMemcpyDeviceToHost));
+    must(cudaFree(b));
+    must(cudaSetDevice(from));
+    must(cudaFree(a));
+    return memcmp(sent, came, sizeof sent) == 0;
+}
+
+static void part_all(int first, int n)
+{
+    for (int i = 0; i < n * n; i++)
+        if (i / n != i % n) {
+            must(cudaSetDevice(first + i / n));
+            (void) cudaDeviceDisablePeerAccess(first + i % n);
+            (void) cudaGetLastError();
+        }
+}
+
+static bool all_arrive(int first, int n)
+{
+    for (int i = 0; i < n * n; i++) {
+        int from = first + i / n, to = first + i % n;
+        if (from == to || arrives(from, to))
+            continue;
+        part_all(first, n);
+        weft_warn("GPU %d does not get what GPU %d sends it: what GPUs send "
+                  "one another passes through host memory, until the "
+                  "machine's IOMMU is off, or PCIe's ACS",
+                  to, from);
+        return false;
+    }
+    return true;
 }
 
 bool weft_card_join_all(const struct weft_rt *rt)
@@ -63,6 +112,7 @@ bool weft_card_join_all(const struct weft_rt *rt)
         (void) cudaGetLastError();
         can = rc == cudaSuccess || rc == cudaErrorPeerAccessAlreadyEnabled;
     }
+    can = can && all_arrive(first, n);
     must(cudaSetDevice(before));
     return can;
 }
@@ -138,6 +188,23 @@ void weft_card_put(const struct weft_pool *pool, void *block, size_t bytes)
     leave(before);
 }
 
+void *weft_card_pin(size_t bytes)
+{
+    void *block = NULL;
+    cudaError_t rc = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
+    if (rc == cudaErrorMemoryAllocation) {
+        (void) cudaGetLastError();
+        return NULL;
+    }
+    must(rc);
+    return block;
+}
+
+void weft_card_unpin(void *block)
+{
+    must(cudaFreeHost(block));
+}
+
 void weft_card_zero(unsigned node, void *to, size_t bytes)
 {
     if (node == STARPU_MAIN_RAM) {
@@ -197,8 +264,11 @@ int64_t weft_card_begin(struct weft_worker *w)
     (void) cudaGetLastError();
     weft_assert(w->n_running < WEFT_CARD_EVENTS);
     cudaEvent_t *event = events_of(w, number);
-    for (int i = 0; i < 2 && !event[i]; i++) /* who waits for it sleeps */
-        must(cudaEventCreateWithFlags(&event[i], cudaEventBlockingSync));
+    /* who copies sleeps until its end; nobody waits for a worker's */
+    unsigned flags = w->exec.copies ? cudaEventBlockingSync
+                                    : cudaEventDefault;
+    for (int i = 0; i < 2 && !event[i]; i++)
+        must(cudaEventCreateWithFlags(&event[i], flags));
     must(cudaEventRecord(event[0], weft_exec_stream(&w->exec)));
     return number;
 }
@@ -357,6 +427,11 @@ void weft_exec_end_capture(void)
 {
 }
 
+int weft_card_count(void)
+{
+    return 0;
+}
+
 void weft_card_use(const struct weft_rt *rt)
 {
     (void) rt;
@@ -386,6 +461,17 @@ void weft_card_put(const struct weft_pool *pool, void *block, size_t bytes)
     (void) pool;
     (void) block;
     (void) bytes;
+}
+
+void *weft_card_pin(size_t bytes)
+{
+    (void) bytes;
+    return NULL;
+}
+
+void weft_card_unpin(void *block)
+{
+    (void) block;
 }
 
 void weft_card_zero(unsigned node, void *to, size_t bytes)
@@ -427,11 +513,6 @@ void weft_card_end(struct weft_worker *w, int64_t number)
 }
 
 double weft_card_took(struct weft_worker *w, int64_t number,
-int weft_card_count(void)
-{
-    return 0;
-}
-
                       double *since_us_out)
 {
     (void) w;

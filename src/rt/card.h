@@ -32,7 +32,8 @@ int weft_card_count(void);
  * none yet. Else its first call of CUDA would take some hundred MiB of the
  * machine's card 0, which may be another rank's. */
 void weft_card_use(const struct weft_rt *rt);
-/* Lets this rank's cards use one another's memory. false: some may not. */
+/* Lets this rank's cards use one another's memory. false: some may not, or do not
+ * get what is sent so, which is warned of; then all go by way of the host. */
 bool weft_card_join_all(const struct weft_rt *rt);
 
 /* Bytes of a card's memory: free, with what this process has taken gone, and
@@ -41,6 +42,10 @@ void weft_card_memory(unsigned node, size_t *free_out, size_t *total_out);
 /* Of struct weft_memory; _put waits for all that the card does. */
 void *weft_card_get(const struct weft_pool *pool, size_t bytes);
 void weft_card_put(const struct weft_pool *pool, void *block, size_t bytes);
+
+/* Memory of the host that all cards reach; NULL: there is none. */
+void *weft_card_pin(size_t bytes);
+void weft_card_unpin(void *block);
 
 /* Work of a card. The host's node with any pointer of the host. _copy
  * with stream NULL ends before it returns, as _zero does, and comes after what

@@ -334,6 +334,7 @@ struct weft_rt {
         *copier;   /* (n_copiers), WEFT_CARD_COPIERS of each card */
     int n_copiers; /* whose threads run */
     bool direct;   /* weft_rt_options.direct_messages */
+    char *stage;   /* of weft_tile_read(), pinned; NULL: not needed yet */
     struct weft_mailer *mailer; /* who posts these; NULL: nobody */
     struct weft_blocks blocks;
     struct weft_worker *worker; /* (n_workers) devices, then copiers */

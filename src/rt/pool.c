@@ -67,11 +67,17 @@ static void host_put(const struct weft_pool *pool, void *block, size_t bytes)
 const struct weft_memory weft_memory_host = {
     .zeros = true, .get = host_get, .put = host_put};
 
+/* Beyond this StarPU has an allocation of CUDA's for each block, too, but where
+ * there is none the job ends, as if a GPU had failed. */
+static const size_t SMALL_PINNED = (size_t) 1 << 20;
+
 static void *pinned_get(const struct weft_pool *pool, size_t bytes)
 {
     weft_card_use(pool->rt);
-    void *block = (void *) starpu_malloc_on_node_flags(pool->node, bytes,
-                                                       STARPU_MALLOC_PINNED);
+    void *block = bytes > SMALL_PINNED
+                    ? weft_card_pin(bytes)
+                    : (void *) starpu_malloc_on_node_flags(
+                        pool->node, bytes, STARPU_MALLOC_PINNED);
     WEFT_TSAN_ACQUIRE(pool); /* after who had the memory before */
     return block;
 }
@@ -81,8 +87,11 @@ static void pinned_put(const struct weft_pool *pool, void *block,
 {
     weft_card_use(pool->rt);
     WEFT_TSAN_RELEASE(pool);
-    starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
-                              STARPU_MALLOC_PINNED);
+    if (bytes > SMALL_PINNED)
+        weft_card_unpin(block);
+    else
+        starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
+                                  STARPU_MALLOC_PINNED);
 }
 
 const struct weft_memory weft_memory_pinned = {.get = pinned_get,

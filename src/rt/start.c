@@ -343,6 +343,7 @@ static void starpu_stop(struct weft_rt *rt)
         weft_copiers_stop(rt);
         for (int d = 0; d < rt->n_cards; d++)
             weft_card_clear(&rt->worker[d]);
+        weft_stage_free(rt);
         pools_free(rt);
         starpu_shutdown();
     }

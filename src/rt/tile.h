@@ -103,6 +103,13 @@ enum weft_mode { WEFT_READ, WEFT_WRITE, WEFT_READ_WRITE };
  * the room run only. */
 void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode);
 void weft_tile_unacquire(struct weft_tile *tile);
+/* The same for some of its bytes, from an offset on, which are copied; of a GPU's
+ * tile in pieces, where weft_tile_acquire() has pinned memory for all of it. One
+ * thread at a time. */
+void weft_tile_read(struct weft_tile *tile, size_t offset, size_t bytes,
+                    void *to);
+void weft_tile_write(struct weft_tile *tile, size_t offset, size_t bytes,
+                     const void *from);
 /* For runtimes that only record: notes that the program waits here for the
  * tasks that write the tile, as it would to read it. */
 void weft_tile_await(struct weft_tile *tile);

@@ -114,6 +114,7 @@ int weft_no_work(const void *args, void *const buf[], int n_buf,
 int weft_place_device(const struct weft_rt *rt, int place);
 /* Drops the owner's references to its parts (parts.c). */
 void weft_tile_drop_parts(struct weft_tile *tile);
+void weft_stage_free(struct weft_rt *rt); /* of acquire.c */
 /* Frees all tiles with their handles; called when no task is left. */
 void weft_tile_free_all(struct weft_rt *rt);
 

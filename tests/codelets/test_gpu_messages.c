@@ -215,8 +215,7 @@ static void test_no_memory(void)
         to[i] = temp_at(gpu_of(last), WEFT_MEM_GRADIENTS, MUCH);
         weft_insert_copy(seq, &anywhere, from, to[i]);
     }
-    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENOMEM, err,
-                "'m temporary'");
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENOMEM, err, "'m temporary'");
     weft_tile_release(from);
     weft_tile_release(to[0]);
     weft_tile_release(to[1]);
@@ -256,8 +255,7 @@ int main(void)
         return 1;
     }
     sends_directly = true;
-    int status = gpus_main("codelets/gpu_messages", tests,
-                           WEFT_COUNT(tests));
+    int status = gpus_main("codelets/gpu_messages", tests, WEFT_COUNT(tests));
     status = (int) weft_world_max(status);
     weft_world_close();
     return status;

@@ -178,6 +178,14 @@ static void count(const struct copy *c, int64_t n_bytes)
     }
 }
 
+/* From card to card without the host. */
+static bool is_by_peers(const struct copy *c)
+{
+    int to = weft_emu_memory_card(c->to), from = weft_emu_memory_card(c->from);
+    return to >= 0 && from >= 0 && to != from
+        && (weft_emu_may_use(to, from) || weft_emu_may_use(from, to));
+}
+
 static void run_copy(int, void *what)
 {
     const struct copy *c = (const struct copy *) what;
@@ -190,6 +198,8 @@ static void run_copy(int, void *what)
     }
     for (size_t i = 0; i < c->n_rows; i++)
         memmove(to + i * c->to_pitch, from + i * c->from_pitch, c->n_bytes);
+    if (weft_emu_setup()->spoils && is_by_peers(c))
+        to[0] = (char) ~to[0];
     count(c, (int64_t) (c->n_bytes * c->n_rows));
 }
 

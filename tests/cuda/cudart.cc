@@ -133,7 +133,10 @@ const struct weft_emu_setup *weft_emu_setup(void)
         (size_t) number("WEFT_CARDS_HELD", 0, 0,
                         (long) (setup.memory_bytes >> 20)) << 20;
     setup.order = (int) number("WEFT_CARDS_ORDER", WEFT_CARDS_LATE, 0, 1 << 30);
-    setup.has_peers = number("WEFT_CARDS_PEER", 1, 0, 1) == 1;
+    setup.has_peers = number("WEFT_CARDS_PEER", 1, 0, 2) >= 1;
+    setup.spoils = number("WEFT_CARDS_PEER", 1, 0, 2) == 2;
+    setup.pinned_bytes =
+        (size_t) number("WEFT_CARDS_PINNED", 1 << 20, 0, 1 << 20) << 20;
     setup.refused = number("WEFT_CARDS_REFUSED", -1, 0, 1L << 40);
     setup.lost = number("WEFT_CARDS_LOST", -1, 0, 1L << 40);
     read_capability();

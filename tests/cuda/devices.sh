@@ -95,6 +95,26 @@ memory there, and CUDA needs some" runtime.gpu_memory_gib=0.1
 failing WEFT_CARDS_MEMORY=256 "GPU 0 has 0.24 GiB for tiles; the limit is 0.25 \
 GiB (runtime.gpu_memory_gib): of its 0.25 GiB 0.25 are free, and CUDA needs some" \
     runtime.gpu_memory_gib=0.25
+# Host memory that cannot be pinned is no failure of the card.
+"$weft" init --hidden 256 --layers 2 --heads 4 --max-positions 64 -o wide \
+    >out 2>err || fail init
+mv small thin && mv wide small
+failing WEFT_CARDS_PINNED=36 "out of memory: 'actor .* on the host' wants .* MiB of \
+this machine's memory" train.offload_optimizer=true
+mv small wide && mv thin small
+# Cards that do not get what they are sent send it by way of the host.
+for peers in 1 2; do
+    WEFT_CARDS=2 WEFT_CARDS_PEER=$peers "$weft" train -q "$quick/sft.yaml" \
+        model.actor="$dir/small" run_dir=peers-$peers iterations=2 train.batch=4 \
+        runtime.devices=gpu layout=tp2 numerics.tensor_blocks=2 >out 2>err ||
+        fail "WEFT_CARDS_PEER=$peers: status"
+    n=$(grep -c "does not get what GPU 0 sends it: what GPUs send one another passes \
+through host memory" err)
+    [ "$n" = $((peers - 1)) ] || fail "WEFT_CARDS_PEER=$peers: $n warnings"
+done
+for file in $(cd peers-1 && find checkpoints -name '*.safetensors'); do
+    cmp "peers-1/$file" "peers-2/$file" >out 2>err || fail "by way of the host: $file"
+done
 # A card that is lost in the second iteration: the next start goes on from the
 # first one's checkpoint, and ends as a run that lost nothing. With fewer cards
 # than its layout needs it says so.

@@ -17,12 +17,13 @@ enum { WEFT_EMU_CARDS = 8 };
 
 struct weft_emu_setup {
     int driver; /* the newest CUDA that it serves; 0: there is none */
-    bool has_peers;
+    bool has_peers, spoils; /* what cards send one another is changed */
     int n_cards, order;
     int major[WEFT_EMU_CARDS], minor[WEFT_EMU_CARDS]; /* by card */
     long refused, lost;  /* numbers of launches, -1: none */
     size_t memory_bytes; /* of each */
     size_t others_bytes; /* of these, what other processes hold */
+    size_t pinned_bytes; /* the most of the host's that can be pinned */
 };
 const struct weft_emu_setup *weft_emu_setup(void);
 

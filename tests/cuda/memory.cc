@@ -379,7 +379,7 @@ struct range {
     bool is_ours;
 };
 static struct range *pinned;
-static size_t n_pinned, max_pinned;
+static size_t n_pinned, max_pinned, pinned_bytes; /* ours */
 
 static bool add(void *p, size_t n_bytes, bool is_ours)
 {
@@ -397,9 +397,13 @@ static bool add(void *p, size_t n_bytes, bool is_ours)
 
 void *weft_emu_pinned_new(size_t n_bytes)
 {
+    if (n_bytes > weft_emu_setup()->pinned_bytes - pinned_bytes)
+        return NULL;
     void *p = aligned_alloc(4096, up(n_bytes ? n_bytes : 1, 4096));
-    if (p && add(p, n_bytes, true))
+    if (p && add(p, n_bytes, true)) {
+        pinned_bytes += n_bytes;
         return p;
+    }
     free(p);
     return NULL;
 }
@@ -418,6 +422,7 @@ bool weft_emu_pinned_remove(void *p, bool is_ours)
     for (size_t i = 0; i < n_pinned; i++) {
         if (pinned[i].at != p || pinned[i].is_ours != is_ours)
             continue;
+        pinned_bytes -= is_ours ? pinned[i].n_bytes : 0;
         pinned[i] = pinned[--n_pinned];
         if (n_pinned == 0) {
             free(pinned);

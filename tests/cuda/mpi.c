@@ -28,8 +28,9 @@ static void *reach(const void *p, int n, atomic_long *count)
         *(void **) &of_cards = dlsym(RTLD_DEFAULT, "weft_cards_reach");
     void *at = of_cards ? of_cards(p, (size_t) n) : (void *) (size_t) p;
     if (!at) {
-        fprintf(stderr, "MPI on emulated cards: a message's memory is not one "
-                        "allocation of the thread's card\n");
+        fprintf(stderr,
+                "MPI on emulated cards: a message's memory is not one "
+                "allocation of the thread's card\n");
         abort();
     }
     if (at != p)
