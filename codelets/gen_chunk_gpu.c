@@ -122,12 +122,13 @@ static bool put_told(struct chunk *c, int *rc)
     if (first == end)
         return false;
     *rc = weft_gen_gpu_prepare(&c->gpu, first, c->exec);
-    if (*rc || c->gpu.has_failed || !weft_exec_meet(c->exec))
+    if (*rc || c->gpu.has_failed || !weft_gen_group_begin(&c->gpu, c->exec))
         return false;
     weft_gen_gpu_put(&c->gpu, first, end);
     weft_gen_group_close(&c->gpu);
+    bool all = weft_gen_group_end(&c->gpu, c->exec);
     *rc = weft_gpu_end(c->exec);
-    return !*rc && weft_k_has_launched_cuda();
+    return all && !*rc && weft_k_has_launched_cuda();
 }
 
 /* Has all put the planned steps before `end` on their streams; the first of

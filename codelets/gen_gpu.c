@@ -261,7 +261,7 @@ static bool capture(const struct weft_gen_gpu *g, const struct weft_batch *b,
         most = weft_gen_graph_nodes(g->shape, &g->weights.layers, g->range);
     struct weft_gen_gpu kept = *g;
     struct weft_k_capture capture;
-    weft_exec_begin_capture();
+    weft_exec_hold_gpus();
     bool begins = weft_k_capture_cuda(is_loop, &capture);
     if (begins) {
         kept.stream = capture.stream;
@@ -269,7 +269,7 @@ static bool capture(const struct weft_gen_gpu *g, const struct weft_batch *b,
         put_kernels(&kept, b, rows);
         out->graph = weft_k_captured_cuda(&capture, most, &n);
     }
-    weft_exec_end_capture();
+    weft_exec_let_gpus();
     if (!begins)
         return false;
     out->is_loop = out->graph && is_loop;

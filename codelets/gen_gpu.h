@@ -140,5 +140,10 @@ void weft_gen_group_meet(const struct weft_gen_gpu *g);
 /* Behind all that a member puts there: where a launch has failed, the others do
  * not wait for it. */
 void weft_gen_group_close(const struct weft_gen_gpu *g);
+/* All members meet before they launch, and when all have; in between the GPUs
+ * are held (weft_exec_hold_gpus()), if there are several. false: a member has
+ * failed, and then they are not. */
+bool weft_gen_group_begin(const struct weft_gen_gpu *g, struct weft_exec *x);
+bool weft_gen_group_end(const struct weft_gen_gpu *g, struct weft_exec *x);
 
 #endif

@@ -102,7 +102,10 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
     int64_t layer = LAYER + 4 * range.n * product
                   + ATTENTION * (alike ? 1 : heads)
                   + (is_group ? GROUP_LAYER + 2 * (n_roots - 1) : 0);
-    int64_t head = layers->is_last ? HEAD + range.n * product : 0;
+    int64_t pieces = 0; /* of logits: products, and copies */
+    for (int32_t t = range.first; t < weft_range_end(range); t++)
+        pieces += weft_ceil_div(shape->block[t].n_vocab, WEFT_K_HEAD_COLUMNS);
+    int64_t head = layers->is_last ? HEAD + pieces * (product + 1) : 0;
     if (is_group) /* the first member copies the others' logits */
         head += GROUP + (layers->is_last ? n_blocks - range.n : 0);
     return (layers->end - layers->first) * layer + head + STEP;

@@ -16,9 +16,10 @@
  *   other: only for kernels and copies before it, which end.
  * - Bodies meet before they put any of these kernels on their streams, those of
  *   a chunk each time. What may wait for a GPU, or for another thread, is done
- *   before: memory is allocated, products are chosen, a graph is captured
- *   (which keeps those off who wait for a whole GPU: rt/card.c). What follows
- *   are launches alone. So a thread that waits for a GPU, as the first member
+ *   before: memory is allocated, products are chosen, a graph is captured. What
+ *   follows are launches alone, and until all have made theirs no other thread
+ *   waits for a whole GPU, or has CUDA find memory or take it back, which may
+ *   keep a GPU that waits for another from being told to (rt/card.c). So a thread that waits for a GPU, as the first member
  *   of a chunk does, waits for kernels that are there, or that come whatever it
  *   does.
  * - A meeting is one warp that needs no other of its GPU, so it finds room
@@ -277,6 +278,31 @@ void weft_gen_group_logits(const struct weft_gen_gpu *g, int32_t n,
                                  g->group.of[i].logits + first, v,
                                  own(g)->logits + first, v);
     }
+}
+
+static bool holds_gpus(const struct weft_gen_gpu *g)
+{
+    return g->group.n > 1 && g->group.k == 0;
+}
+
+bool weft_gen_group_begin(const struct weft_gen_gpu *g, struct weft_exec *x)
+{
+    if (!weft_exec_meet(x)) /* before it they may capture, and hold them */
+        return false;
+    if (holds_gpus(g))
+        weft_exec_hold_gpus();
+    bool all = weft_exec_meet(x);
+    if (holds_gpus(g) && !all)
+        weft_exec_let_gpus();
+    return all;
+}
+
+bool weft_gen_group_end(const struct weft_gen_gpu *g, struct weft_exec *x)
+{
+    bool all = weft_exec_meet(x);
+    if (holds_gpus(g))
+        weft_exec_let_gpus();
+    return all;
 }
 
 void weft_gen_group_close(const struct weft_gen_gpu *g)

@@ -189,12 +189,13 @@ static int gen_stage_cuda(const void *args_, void *const buf[], int n_buf,
     rc = weft_gen_gpu_open(&g, exec);
     if (!rc)
         rc = weft_gen_gpu_prepare(&g, 0, exec);
-    if (rc || g.has_failed || !weft_exec_meet(exec))
+    if (rc || g.has_failed || !weft_gen_group_begin(&g, exec))
         return rc;
     weft_gen_gpu_put(&g, 0, 1);
     if (drawn)
         weft_gen_gpu_get_step(&g, drawn);
     weft_gen_group_close(&g);
+    (void) weft_gen_group_end(&g, exec);
     return weft_gpu_end(exec); /* has_failed: the runtime says what */
 }
 

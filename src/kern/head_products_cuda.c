@@ -11,7 +11,8 @@
 #ifdef WEFT_CUDA_EXECUTOR /* tests are small */
 enum { ROWS = 24, COLUMNS = WEFT_SOFTMAX_COLUMNS };
 #else
-enum { ROWS = 1024, COLUMNS = 8 * WEFT_SOFTMAX_COLUMNS };
+enum { ROWS = 1024, COLUMNS = WEFT_K_HEAD_COLUMNS };
+_Static_assert(COLUMNS % WEFT_SOFTMAX_COLUMNS == 0, "chunks are whole");
 #endif
 
 struct work {
@@ -67,10 +68,12 @@ static void normalise(const struct work *w, const float *final,
                         final, w->normed);
 }
 
-/* logits (m, n), leading dimension ld: columns j.. of block t's vocabulary. */
+/* w->logits (m, n), leading dimension COLUMNS: columns j.. of block t's
+ * vocabulary. A token is drawn from what training has, bit for bit: with other
+ * sizes, or another leading dimension, the library may choose an algorithm with
+ * another order of sums. So generation has the same products, and copies. */
 static void project(const struct work *w, const struct weft_k_head *head,
-                    int32_t t, int64_t j, int64_t m, int64_t n, float *logits,
-                    int64_t ld)
+                    int32_t t, int64_t j, int64_t m, int64_t n)
 {
     const struct weft_shape *s = w->s;
     int64_t h = s->hidden;
@@ -86,8 +89,8 @@ static void project(const struct work *w, const struct weft_k_head *head,
             .ldx = {h},
             .w = {weft_layer_at(s, (void *) (uintptr_t) head->fwd[t], j * h)},
             .k = {h},
-            .y = logits,
-            .ldy = ld},
+            .y = w->logits,
+            .ldy = COLUMNS},
         NULL);
 }
 
@@ -111,7 +114,7 @@ void weft_k_head_part_cuda(struct CUstream_st *stream,
             int64_t columns = s->block[t].n_vocab;
             for (int64_t j = 0; j < columns; j += COLUMNS) {
                 int64_t n = weft_min64(COLUMNS, columns - j);
-                project(&w, head, t, j, m, n, w.logits, COLUMNS);
+                project(&w, head, t, j, m, n);
                 weft_k_head_take_cuda(
                     stream, m, s->block[t].vocab0 + j, n, j == 0, w.logits,
                     COLUMNS, inv_temperature, targets->target + r,
@@ -155,9 +158,14 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
         int32_t m = weft_min32(ROWS, n - r);
         normalise(&w, head->final, x, row + r, m);
         for (int32_t t = range.first; t < weft_range_end(range); t++)
-            project(&w, head, t, 0, m, s->block[t].n_vocab,
-                    logits + (int64_t) r * s->vocab + s->block[t].vocab0,
-                    s->vocab);
+            for (int64_t j = 0; j < s->block[t].n_vocab; j += COLUMNS) {
+                int64_t n_j = weft_min64(COLUMNS, s->block[t].n_vocab - j);
+                project(&w, head, t, j, m, n_j);
+                weft_k_copy_columns_cuda(stream, m, n_j, w.logits, COLUMNS,
+                                         logits + (int64_t) r * s->vocab
+                                             + s->block[t].vocab0 + j,
+                                         s->vocab);
+            }
     }
 }
 
@@ -208,7 +216,7 @@ static void chunk(const struct gradient *g, const struct rows *rows,
     const struct weft_shape *s = w->s;
     int64_t h = s->hidden, first = rows->first;
     bool bf16 = s->dtype == WEFT_BF16;
-    project(w, g->head, t, j, rows->n, n, w->logits, COLUMNS);
+    project(w, g->head, t, j, rows->n, n);
     weft_k_head_gradient_cuda(
         w->stream, s->dtype, rows->n, s->block[t].vocab0 + j, n, w->logits,
         COLUMNS, g->inv_temperature, g->targets->target + first,

@@ -420,8 +420,12 @@ void weft_k_head_gradient_cuda(struct CUstream_st *stream,
                                const float *entropy, const float *dlogp,
                                const float *dentropy, void *out, int64_t ldo);
 
+/* Columns of logits that a product has, of a block's vocabulary or what is left
+ * of it; emulated cards have fewer. */
+enum { WEFT_K_HEAD_COLUMNS = 32 << 10 };
+
 /* The head with its products, as in kern.h: targets->row and ->target are
- * device memory, run_rows is host memory. A chunk of 8192 columns of 1024 rows
+ * device memory, run_rows is host memory. A chunk of columns of 1024 rows
  * exists at a time; the gradient of a sample with more rows that predict is
  * added in pieces of so many. */
 size_t weft_k_head_scratch_bytes_cuda(const struct weft_shape *shape,

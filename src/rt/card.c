@@ -118,15 +118,18 @@ bool weft_card_join_all(const struct weft_rt *rt)
 }
 
 /* CUDA refuses to wait for a whole card while any thread captures one of its
- * streams, and what was captured is lost. */
+ * streams, and what was captured is lost. And memory that cards use of one another
+ * may wait for all of them, and keep others from launching meanwhile, which must
+ * not be when one card's kernels wait for those of another that are not there
+ * yet. */
 static pthread_mutex_t whole_card = PTHREAD_MUTEX_INITIALIZER;
 
-void weft_exec_begin_capture(void)
+void weft_exec_hold_gpus(void)
 {
     pthread_mutex_lock(&whole_card);
 }
 
-void weft_exec_end_capture(void)
+void weft_exec_let_gpus(void)
 {
     pthread_mutex_unlock(&whole_card);
 }
@@ -166,7 +169,9 @@ void *weft_card_get(const struct weft_pool *pool, size_t bytes)
     weft_card_use(pool->rt);
     must(cudaGetDevice(&before));
     must(cudaSetDevice(starpu_memory_node_get_devid(pool->node)));
+    pthread_mutex_lock(&whole_card);
     cudaError_t rc = cudaMalloc(&block, bytes);
+    pthread_mutex_unlock(&whole_card);
     if (rc == cudaErrorMemoryAllocation) {
         (void) cudaGetLastError();
         block = NULL;
@@ -419,11 +424,11 @@ struct CUstream_st *weft_exec_stream(struct weft_exec *x)
     return NULL;
 }
 
-void weft_exec_begin_capture(void)
+void weft_exec_hold_gpus(void)
 {
 }
 
-void weft_exec_end_capture(void)
+void weft_exec_let_gpus(void)
 {
 }
 

@@ -62,10 +62,11 @@ struct CUstream_st *weft_exec_stream(struct weft_exec *x);
  * already read what the task has written. */
 void weft_exec_at_end(struct weft_exec *x, weft_body_fn check);
 
-/* Around the capture of a stream (weft_k_capture_cuda()): in between no thread
- * waits for a whole GPU, which would spoil it. */
-void weft_exec_begin_capture(void);
-void weft_exec_end_capture(void);
+/* In between no thread waits for a whole GPU, takes memory from CUDA or gives it
+ * back: around the capture of a stream (weft_k_capture_cuda()), which that would
+ * spoil, and while kernels that wait for one another are put on several GPUs. */
+void weft_exec_hold_gpus(void);
+void weft_exec_let_gpus(void);
 
 /* Of a body whose task is one of a gang (weft_insert_gang()): which member it
  * is; 0 without a gang. */

@@ -74,10 +74,12 @@ static const size_t SMALL_PINNED = (size_t) 1 << 20;
 static void *pinned_get(const struct weft_pool *pool, size_t bytes)
 {
     weft_card_use(pool->rt);
+    weft_exec_hold_gpus();
     void *block = bytes > SMALL_PINNED
                     ? weft_card_pin(bytes)
                     : (void *) starpu_malloc_on_node_flags(
                         pool->node, bytes, STARPU_MALLOC_PINNED);
+    weft_exec_let_gpus();
     WEFT_TSAN_ACQUIRE(pool); /* after who had the memory before */
     return block;
 }
@@ -87,11 +89,13 @@ static void pinned_put(const struct weft_pool *pool, void *block,
 {
     weft_card_use(pool->rt);
     WEFT_TSAN_RELEASE(pool);
+    weft_exec_hold_gpus();
     if (bytes > SMALL_PINNED)
         weft_card_unpin(block);
     else
         starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
                                   STARPU_MALLOC_PINNED);
+    weft_exec_let_gpus();
 }
 
 const struct weft_memory weft_memory_pinned = {.get = pinned_get,

@@ -400,7 +400,7 @@ static int capture_cuda(const void *args, void *const buf[], int n_buf,
     (void) n_buf;
     (void) x;
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    weft_exec_begin_capture();
+    weft_exec_hold_gpus();
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     cudaMemsetAsync(buf[0], 0, 64, stream);
     atomic_fetch_add(&n_captures, 1);
@@ -408,7 +408,7 @@ static int capture_cuda(const void *args, void *const buf[], int n_buf,
      * it is late, this says less, and fails no more. */
     usleep(20000);
     cudaStreamEndCapture(stream, &graph);
-    weft_exec_end_capture();
+    weft_exec_let_gpus();
     if (graph)
         cudaGraphDestroy(graph);
     cudaStreamDestroy(stream);
