@@ -4,12 +4,47 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "kern/device_cuda.h"
 #include "lm/context.h"
 
 #define INSTEAD " runs on this machine's CPUs instead"
+
+/* The ranks that see this one's GPUs: how many, and which of them this is. */
+static struct {
+    int n, rank; /* n 0: weft_gpus_meet() was not called */
+    bool differ; /* some see others, too, or in another order */
+} sharers;
+
+/* Ranks of other machines never see the same. (Slices of a GPU have its id, so
+ * that ranks with a slice each are taken to share it.) */
+void weft_gpus_meet(void)
+{
+    enum { MOST = 16 }; /* by which a rank's are told apart */
+    struct weft_k_device device[MOST];
+    int n_ranks = weft_world_size(), me = weft_world_rank();
+    int64_t *all = weft_insert_alloc((size_t) n_ranks * MOST, sizeof *all,
+                                     "the ranks' GPUs");
+    const int64_t *own = all + me * MOST;
+    int n = weft_k_devices_cuda(device, MOST, NULL);
+    for (int i = 0; i < n && i < MOST; i++)
+        all[me * MOST + i] = device[i].id;
+    weft_world_raise(all, n_ranks * MOST);
+    sharers.n = sharers.rank = 0;
+    sharers.differ = false;
+    for (int r = 0; r < n_ranks; r++) {
+        const int64_t *other = all + r * MOST;
+        bool same = memcmp(own, other, MOST * sizeof *own) == 0, any = same;
+        for (int i = 0; i < MOST * MOST && !any; i++)
+            any = own[i / MOST] > 0 && own[i / MOST] == other[i % MOST];
+        sharers.n += any;
+        sharers.rank += any && r < me;
+        sharers.differ |= any && !same;
+    }
+    weft_free(all);
+}
 
 /* n_ranks on this machine have none that only some of them share. */
 static int check_sharing(const struct weft_gpus_asked *asked, int32_t n_ranks,
@@ -152,11 +187,22 @@ int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
     const char *why;
     int rank, n_ranks = weft_world_here(&rank);
     int32_t used = 0, n = list_gpus(device, &why);
+    if (sharers.n > 0) {
+        n_ranks = sharers.n;
+        rank = sharers.rank;
+    }
     if (n == 0)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
                             "%s, but Weft can use no GPU here: %s; "
                             "%s" INSTEAD,
                             asked->said, why, asked->cpus);
+    if (sharers.differ)
+        return weft_err_set(
+            err, WEFT_EUNSUPPORTED,
+            "ranks of this machine see some of their GPUs together, and not "
+            "all, or in another order: let each see all of them, or its own "
+            "alone (CUDA_VISIBLE_DEVICES, srun --gpus-per-task); %s" INSTEAD,
+            asked->cpus);
     int rc = check_sharing(asked, n_ranks, err);
     if (!rc)
         rc = deal(asked, n, n_ranks / asked->n_sharing, &used, err);
@@ -213,7 +259,11 @@ int weft_context_open_gpus(int n_gpus, struct weft_context **out,
                                        "'n_gpus' is %d: give a number of "
                                        "GPUs, or 0 for all",
                                        n_gpus)
-                        : weft_gpus_ask(&asked, &n, &first, err);
+                        : 0;
+    if (!rc) {
+        weft_gpus_meet();
+        rc = weft_gpus_ask(&asked, &n, &first, err);
+    }
     rc = weft_world_agree(rc, err);
     options.rt.n_gpus = n;
     options.rt.first_gpu = first;

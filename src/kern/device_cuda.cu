@@ -19,6 +19,10 @@ static int fill(struct weft_k_device *d, int device)
         return -1;
     snprintf(d->name, sizeof d->name, "%.*s", (int) sizeof d->name - 1,
              prop.name);
+    uint64_t id = 0xcbf29ce484222325u; /* FNV-1a; never 0, nor negative */
+    for (int i = 0; i < (int) sizeof prop.uuid.bytes; i++)
+        id = (id ^ (unsigned char) prop.uuid.bytes[i]) * 0x100000001b3u;
+    d->id = (int64_t) (id >> 1 | 1);
     d->memory_bytes = (int64_t) prop.totalGlobalMem;
     d->major = prop.major;
     d->minor = prop.minor;

@@ -26,6 +26,7 @@ struct weft_k_device {
     int major, minor; /* compute capability */
     int n_multiprocessors;
     int clock_khz; /* 0 where CUDA does not tell */
+    int64_t id; /* the same in all processes that see it, and of it alone */
 };
 
 /* Writes at most `max` devices (out may be NULL when max is 0) and returns how

@@ -132,6 +132,7 @@ const struct weft_emu_setup *weft_emu_setup(void)
     setup.others_bytes =
         (size_t) number("WEFT_CARDS_HELD", 0, 0,
                         (long) (setup.memory_bytes >> 20)) << 20;
+    setup.first = (int) number("WEFT_CARDS_FIRST", 0, 0, 1 << 20);
     setup.order = (int) number("WEFT_CARDS_ORDER", WEFT_CARDS_LATE, 0, 1 << 30);
     setup.has_peers = number("WEFT_CARDS_PEER", 1, 0, 2) >= 1;
     setup.spoils = number("WEFT_CARDS_PEER", 1, 0, 2) == 2;
@@ -365,7 +366,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int card)
     out->multiProcessorCount = 1;
     out->concurrentKernels = out->unifiedAddressing = 1;
     out->asyncEngineCount = 2;
-    out->pciBusID = card + 1;
+    int number_there = setup.first + card;
+    memcpy(out->uuid.bytes, &number_there, sizeof number_there);
+    out->pciBusID = number_there + 1;
     return weft_emu_end(cudaSuccess);
 }
 

@@ -18,7 +18,8 @@ enum { WEFT_EMU_CARDS = 8 };
 struct weft_emu_setup {
     int driver; /* the newest CUDA that it serves; 0: there is none */
     bool has_peers, spoils; /* what cards send one another is changed */
-    int n_cards, order;
+    int n_cards, first,
+        order; /* first: of the machine's, by which others see it */
     int major[WEFT_EMU_CARDS], minor[WEFT_EMU_CARDS]; /* by card */
     long refused, lost;  /* numbers of launches, -1: none */
     size_t memory_bytes; /* of each */

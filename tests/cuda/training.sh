@@ -105,6 +105,25 @@ machine: start a multiple of 4 here" out || fail "2 ranks of 4 for a card"
     grep -qF "4 ranks share this machine, which has 1 GPU, and \
 'runtime.ranks_per_gpu' is 2: start at most 2 here" out ||
         fail "4 ranks for 1 card"
+    # A launcher lets each rank see cards of its own, from $own * rank on; or cards
+    # of which they have some together.
+    cat >own.sh <<'END'
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+export WEFT_CARDS_FIRST=$((own * rank))
+exec "$@"
+END
+    export own=1
+    on="on_ranks 2 sh own.sh"
+    WEFT_CARDS=1 train its-own tied numerics.dtype=f32 layout=tp2 \
+        runtime.devices=gpu && same cpu-f32 its-own
+    WEFT_CARDS=2 $on "$weft" train -q "$quick/sft.yaml" run_dir=run \
+        model.actor="$dir/tied" runtime.devices=gpu >out 2>&1
+    grep -qF "ranks of this machine see some of their GPUs together" out ||
+        fail "some cards together"
+    own=4
+    WEFT_CARDS=2 train its-own-2 tied numerics.dtype=f32 layout=dp2tp2pp1 \
+        runtime.devices=gpu runtime.gpus=2 && same cpu-f32 its-own-2
+    own=0 on=
     # shellcheck disable=SC2016
     WEFT_CARDS=2 on_ranks 2 sh -c '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 0 ] ||
         export WEFT_CARDS_CUBLASLT=130100; exec "$@"' - \

@@ -76,8 +76,12 @@ cudaError_t cudaPeekAtLastError(void);
 
 /* ---- Cards ------------------------------------------------------------- */
 
+typedef struct {
+    char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
     int warpSize, maxThreadsPerBlock, major, minor, multiProcessorCount;
     int l2CacheSize, concurrentKernels, asyncEngineCount, unifiedAddressing;
