@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/dtype.h"
 #include "base/err.h"
+#include "base/rng.h"
 #include "kern/kern_cuda.h"
 
 static double seconds = 1; /* of repetitions */
@@ -33,13 +35,29 @@ static void must_err(int rc, const struct weft_err *err)
 static void *held[1 << 14];
 static size_t n_held;
 
-/* Small numbers that are neither zeros nor large. */
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Random numbers of bf16 between -0.03 and 0.03, which also are some of f32: how
+ * fast a card multiplies depends on how many bits change. */
 static void *device(size_t n_bytes)
 {
-    void *p = NULL;
+    enum { N = 65521 };
+    static uint16_t random[N];
+    char *p = NULL;
     weft_assert(n_held < WEFT_COUNT(held));
-    must(cudaMalloc(&p, n_bytes ? n_bytes : 16), "memory");
-    must(cudaMemset(p, 0x3c, n_bytes), "memory");
+    must(cudaMalloc((void **) &p, n_bytes ? n_bytes : 16), "memory");
+    for (uint32_t i = 0; i < N && random[0] == 0; i++)
+        random[N - 1 - i] = weft_f32_to_bf16(
+            0.06f * weft_rng_uniform(1, WEFT_RNG_INIT, 0, 0, i) - 0.03f);
+    size_t done = least(n_bytes, sizeof random);
+    must(cudaMemcpy(p, random, done, cudaMemcpyHostToDevice), "a copy");
+    for (size_t n; done < n_bytes; done += n) {
+        n = least(done, n_bytes - done);
+        must(cudaMemcpy(p + done, p, n, cudaMemcpyDeviceToDevice), "a copy");
+    }
     held[n_held++] = p;
     return p;
 }

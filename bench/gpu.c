@@ -162,9 +162,11 @@ static void train(struct model *m, int32_t n_runs, int32_t n)
     snprintf(what, sizeof what, "training step, %d layers, %.0f tokens",
              m->n_layers, rows);
     row(m->name, what, step, flop, 1e12, "TFLOP/s", peak_flop, ">= 50");
+    /* of small models it has more of the operations than that */
     row(m->name, "head and loss, share of the step", head,
         6 * rows * head_elements(s), 1e12, "TFLOP/s",
-        6 * rows * head_elements(s) * step / (head * head), "<= 10");
+        6 * rows * head_elements(s) * step / (head * head),
+        strcmp(m->name, "7b") == 0 ? "<= 10" : "");
     double n_opt = 0;
     for (int32_t b = 0; b < s->n_blocks; b++)
         n_opt += (double) m->head[b].n;
@@ -341,8 +343,8 @@ int main(int argc, char **argv)
     must(cudaGetDeviceProperties(&card, 0), "the card");
     printf("%s, %.0f GiB, compute capability %d.%d; bf16\n\n", card.name,
            (double) card.totalGlobalMem / (1 << 30), card.major, card.minor);
-    printf("| shape | %-38s | %12s | %16s | share  | bar   |\n"
-           "|---|---|---|---|---|---|\n",
+    printf("| shape | %-38s | %12s | %16s | share   | bar   |        |\n"
+           "|---|---|---|---|---|---|---|\n",
            "what", "time", "rate");
     probe(only && strcmp(only, "tiny") == 0);
     for (size_t i = 0; i < WEFT_COUNT(shapes); i++)

@@ -14,13 +14,20 @@ enum { MOST_LAYERS = 28, MOST_RUNS = 256, MOST_ROWS = 4096 };
 
 static double peak_flop, peak_bytes;
 
+/* bar: "", or like ">= 50" or "<= 10", of the share. */
 static inline void row(const char *shape, const char *what, double s,
                        double work, double unit, const char *name, double of,
                        const char *bar)
 {
-    printf("| %-5s | %-38s | %9.3f ms | %8.1f %-7s | %4.0f %% | %-5s |\n",
-           shape, what, 1e3 * s, work / s / unit, name, 100 * work / s / of,
-           bar);
+    double share = 100 * work / s / of;
+    bool is_met = *bar == '>' ? share >= atof(bar + 2)
+                              : share <= atof(*bar ? bar + 2 : "0");
+    printf("| %-5s | %-38s | %9.3f ms | %8.1f %-7s | %5.1f %% | %-5s | %-6s "
+           "|\n",
+           shape, what, 1e3 * s, work / s / unit, name, share, bar,
+           !*bar    ? ""
+           : is_met ? "met"
+                    : "missed");
     fflush(stdout);
 }
 
@@ -65,6 +72,9 @@ static inline struct tile tile_of(const struct weft_shape *s,
     t.bwd = matrix ? device(t.layout.bwd_bytes) : NULL;
     t.grad = device(t.n * sizeof(float));
     t.opt = matrix ? device(3 * t.n * sizeof(float)) : NULL;
+    if (matrix) /* the second moment is not negative */
+        must(cudaMemset(t.opt + 2 * t.n, 0x3c, t.n * sizeof(float)),
+             "memory");
     return t;
 }
 

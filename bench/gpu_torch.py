@@ -77,8 +77,8 @@ def main():
              texts * n * layers * (2 * layer + attention))):
         s = best(run)
         print(f"| {name:5} | {what:38} | {1e3 * s:9.3f} ms "
-              f"| {flop / s / 1e12:8.1f} TFLOP/s | {100 * flop / s / peak:4.0f}"
-              " % |       |", flush=True)
+              f"| {flop / s / 1e12:8.1f} TFLOP/s | {100 * flop / s / peak:5.1f}"
+              " % |       |        |", flush=True)
 
 
 main()

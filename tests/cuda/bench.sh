@@ -31,21 +31,21 @@ grep RED bench-gpu.txt && failed=1
 WEFT_BENCH_LIMIT_S=0.01 PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" \
     --shape tiny --seconds 0 >bench-gpu.txt 2>/dev/null
 [ $? = 1 ] || { echo "FAIL: status without time"; failed=1; }
-for what in 'the rows that bench/gpu had left: it was ended after 0.01 s' \
+for what in 'the rows that bench/gpu had left of tiny: it was ended after 0.01 s' \
     "the graph's overhead, tiny: bench/gpu has no training step" \
     'whole tiny with offloaded optimizer state: it was ended' \
+    'a run that goes on, bits: it was ended' \
     'ppo of tiny: it was ended' "TRL's GRPO (bar: 3 times as fast)"; do
     grep -qF -e "- $what" bench-gpu.txt ||
         { echo "FAIL: without time, no '$what'"; cat bench-gpu.txt; failed=1; }
 done
-grep -q 'a run that goes on, bits .* RED ' bench-gpu.txt ||
-    { echo "FAIL: without time, a run that went on"; failed=1; }
+grep 'RED' bench-gpu.txt && { echo "FAIL: without time, a result"; failed=1; }
 
 # Nor do all parts together take more than there is: here since 1970.
 WEFT_BENCH_BEGUN=1 PYTHON=false sh "$WEFT_SRCDIR/bench/gpu.sh" \
     --shape tiny --seconds 0 >bench-gpu.txt 2>/dev/null
 [ $? = 1 ] || { echo "FAIL: status with no time left"; failed=1; }
-for what in 'the rows that bench/gpu had left' 'the same results of small' \
+for what in 'the rows that bench/gpu had left of tiny' 'the same results of small' \
     "log-probs of Transformers' files, qwen3" \
     'whole tiny with offloaded optimizer state' 'ppo of tiny' \
     "PyTorch's training step and prefill: false has no PyTorch with \

@@ -12,13 +12,21 @@ for what in 'probe: bf16 product ' 'probe: copy, read and written ' \
     'decode, batch 1, 8 tokens before ' 'decode, batch 2, 8 tokens before ' \
     'decode, batch 3, 8 tokens before '; do
     # a time, a rate and a share that are numbers above 0
-    echo "$table" | grep -Eq "\| $what *\| +[0-9.]+ ms \| +[0-9.]+ [A-Z/a-z]+ *\| +[0-9]+ % \|" ||
+    echo "$table" | grep -Eq "\| $what *\| +[0-9.]+ ms \| +[0-9.]+ [A-Z/a-z]+ *\| +[0-9]+\.[0-9] % \|" ||
         { echo "FAIL: no row '$what'"; failed=1; }
 done
 [ "$(echo "$table" | grep -Ec "one launch for the chunk's steps saves *\| +-?[0-9.]+ ms ")" = 3 ] ||
     { echo "FAIL: no gain of a loop"; failed=1; }
 [ "$(echo "$table" | grep -Ec 'its CUDA graph, each of [0-9]+ kernels *\|')" = 3 ] ||
     { echo "FAIL: no graph"; failed=1; }
+# each bar is met or missed, as its share says
+echo "$table" | awk -F'|' '$7 ~ /[<>]=/ && $5 !~ /KiB/ {
+        bar = substr($7, 5) + 0
+        met = $7 ~ />=/ ? $6 + 0 >= bar : $6 + 0 <= bar
+        n++
+        if ($8 !~ (met ? " met " : " missed ")) { print; wrong = 1 }
+    }
+    END { exit wrong || n < 5 }' || { echo "FAIL: bars"; failed=1; }
 [ $failed = 0 ] || echo "$table"
 none=$(WEFT_CARDS=none "$bench")
 [ $? = 77 ] && echo "$none" |
