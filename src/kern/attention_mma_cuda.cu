@@ -41,6 +41,8 @@ static __global__ __launch_bounds__(DECODE ? 128 : 256) void attend(
                   ? (int) blockIdx.y / (a.n_kv * a.n_blocks)
                   : (int) (gridDim.x - 1 - blockIdx.x); /* longest first */
     struct items at = items_of(a, first * S::ITEMS);
+    if (at.first >= at.n)
+        return; /* the whole block */
     struct lane l = lane_of<D, DECODE>(a, at);
     int page = SPLIT ? (int) blockIdx.x * SEGMENT : 0;
     if (page * PAGE >= l.block_keys)

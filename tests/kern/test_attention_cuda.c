@@ -253,7 +253,7 @@ static void check_near(const struct cache *c, const void *out_,
 }
 
 /* n rows of the last run from row j on, alone: the bits that they had among
- * the others; the run before it is there and has no row. */
+ * the others; the run before it is there and has no row, nor a slot. */
 static void call_again(const struct cache *c,
                        const struct weft_attention_cuda *args,
                        const char *out, const float *lse, int32_t j,
@@ -261,8 +261,7 @@ static void call_again(const struct cache *c,
 {
     struct weft_attention_cuda a = *args;
     struct weft_k_run run[2] = {
-        {runs[0].slot, 0, 0},
-        {runs[RUNS - 1].slot, runs[RUNS - 1].pos + j, n}};
+        {1 << 28, 0, 0}, {runs[RUNS - 1].slot, runs[RUNS - 1].pos + j, n}};
     int32_t first[2] = {0, c->first_row[RUNS - 1] + j};
     size_t heads = (size_t) (KV * c->g);
     size_t row = heads * (size_t) c->d * c->size, i = (size_t) first[1];
