@@ -85,7 +85,8 @@ cudaGraphExec_t weft_k_captured_cuda(struct weft_k_capture *c, int64_t most,
         if (cudaGraphGetNodes(c->body, NULL, &n) == cudaSuccess)
             *n_out = (int64_t) n;
         if (*n_out > most
-            || cudaGraphInstantiate(&out, c->graph, 0) != cudaSuccess)
+            || cudaGraphInstantiateWithFlags(&out, c->graph, 0)
+                   != cudaSuccess)
             out = NULL;
     }
     close_capture(c);

@@ -358,8 +358,9 @@ static void add_loop(struct CUgraph_st *g, const struct node *from,
 /* ---- Launches ------------------------------------------------------------- */
 
 /* It has a graph of its own, as the other may be destroyed. */
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
-                                 unsigned long long)
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out,
+                                          cudaGraph_t graph,
+                                          unsigned long long)
 {
     weft_emu_guard guard;
     if (!graph || !out || graph->is_body)

@@ -429,7 +429,7 @@ static void graphs(void)
     cudaGraph_t graph = add_captured(s, p, q, back);
     CHECK(cudaStreamSynchronize(s) == cudaSuccess);
     CHECK(back[0] == 0 && value_of(p) == 1);
-    REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiateWithFlags(&exec, graph, 0) == cudaSuccess);
     CHECK(cudaGraphDestroy(graph) == cudaSuccess);
     for (int i = 1; i <= 3; i++) {
         CHECK(cudaGraphLaunch(exec, s) == cudaSuccess);

@@ -257,8 +257,9 @@ enum cudaStreamCaptureMode {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
                                    enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
-                                 unsigned long long flags);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out,
+                                          cudaGraph_t graph,
+                                          unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
                               size_t *n);
