@@ -88,6 +88,10 @@ cudaGraphExec_t weft_k_captured_cuda(struct weft_k_capture *c, int64_t most,
             || cudaGraphInstantiateWithFlags(&out, c->graph, 0)
                    != cudaSuccess)
             out = NULL;
+    } else if (c->is_loop) {
+        /* CUDA has freed the body, and the loop would free it once more: that
+         * ends the process (NVIDIA/cuda-python issue 2918). It is lost. */
+        c->graph = NULL;
     }
     close_capture(c);
     if (!out)

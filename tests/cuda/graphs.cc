@@ -25,6 +25,8 @@ struct CUgraph_st {
     cudaGraphConditionalHandle again; /* for a loop in it; 0: none */
     unsigned begins_as;               /* that condition */
     bool is_body, is_invalid;
+    struct CUgraph_st *owner; /* whose loop has this body */
+    bool is_gone;             /* the body is freed, and still in there */
 };
 
 struct CUgraphExec_st {
@@ -34,6 +36,7 @@ struct CUgraphExec_st {
 /* Of this thread: what it captures. */
 static __thread struct CUgraph_st *capture;
 static struct CUgraph_st *captures; /* of all threads */
+static struct CUgraph_st *gone;     /* bodies that are, by next_capture */
 static bool has_loops = true;
 static uint64_t n_handles;
 static struct loop *running; /* whose operation runs */
@@ -151,6 +154,19 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream,
     return weft_emu_end(begin(stream, graph, mode));
 }
 
+/* CUDA frees a loop's body, too, which is the loop's. Who owns that may not be
+ * destroyed any more; it is kept here, as it is lost. */
+static void lose(struct CUgraph_st *g)
+{
+    if (!g->is_body) {
+        free_graph(g);
+        return;
+    }
+    g->is_gone = true;
+    g->next_capture = gone;
+    gone = g;
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 {
     weft_emu_guard guard;
@@ -164,8 +180,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
         at = &(*at)->next_capture;
     *at = g->next_capture;
     if (g->is_invalid) {
-        if (!g->is_body)
-            free_graph(g);
+        lose(g);
         return weft_emu_end(cudaErrorStreamCaptureInvalidated);
     }
     *out = g;
@@ -212,6 +227,7 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t *out, cudaGraph_t graph,
     loop->again = c->handle;
     loop->body = new_graph();
     loop->body->is_body = true;
+    loop->body->owner = graph;
     c->phGraph_out = &loop->body;
     *out = (cudaGraphNode_t) loop;
     return weft_emu_end(cudaSuccess);
@@ -240,6 +256,13 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     weft_emu_guard guard;
     if (!graph || graph->is_body)
         return weft_emu_end(cudaErrorInvalidValue);
+    for (const struct node *n = graph->first; n; n = n->next)
+        if (n->body && n->body->is_gone) {
+            weft_emu_fail(cudaErrorIllegalAddress,
+                          "a graph is destroyed whose loop's body was freed "
+                          "with its capture: CUDA ends the process");
+            return weft_emu_end(cudaErrorIllegalAddress);
+        }
     free_graph(graph);
     return weft_emu_end(cudaSuccess);
 }

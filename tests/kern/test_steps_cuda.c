@@ -162,10 +162,33 @@ static void graph_of(bool is_loop)
     free_copying(&c);
 }
 
+/* A capture that something else makes invalid leaves no graph; the next one
+ * is as if it had not been. */
+static void lost_of(bool is_loop)
+{
+    struct copying c = copying();
+    struct weft_k_capture capture;
+    void *none = NULL;
+    int64_t n = 1;
+    if (weft_k_capture_cuda(is_loop, &capture)) {
+        put_copying(&c, &capture);
+        CHECK(cudaMalloc(&none, 16) != cudaSuccess);
+        (void) cudaGetLastError();
+        CHECK(weft_k_captured_cuda(&capture, 2, &n) == NULL);
+        CHECK_INT(n, 0);
+        CHECK(is_loop || cudaGetLastError() != cudaSuccess);
+        dev_wait();
+    }
+    free_copying(&c);
+    graph_of(is_loop);
+}
+
 static void graphs(void)
 {
-    graph_of(false);
-    graph_of(true);
+    for (int is_loop = 0; is_loop < 2; is_loop++) {
+        graph_of(is_loop != 0);
+        lost_of(is_loop != 0);
+    }
 }
 
 static void test_graphs(void)
