@@ -171,7 +171,8 @@ static inline void put_step(const struct chunk *c)
                             m->x[0], c->logits, m->scratch);
     weft_k_sample_cuda(c->stream, &m->s, &sampling, 0, NULL, n, c->logits,
                        m->s.vocab, before.at, c->token, c->logp, NULL);
-    weft_k_step_end_cuda(c->stream, c->steps, &drawn, c->again);
+    weft_k_step_end_cuda(c->stream, c->steps, &drawn);
+    weft_k_step_again_cuda(c->stream, c->steps, c->again);
 }
 
 static inline void begin_chunk(const struct chunk *c)

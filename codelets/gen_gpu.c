@@ -234,7 +234,8 @@ static void draw(const struct weft_gen_gpu *g, const struct weft_batch *b,
     if (has_chunk && g->group.n > 1)
         weft_gen_group_meet(g);
     if (has_chunk || is_first)
-        weft_k_step_end_cuda(g->stream, g->steps, &drawn, g->again);
+        weft_k_step_end_cuda(g->stream, g->steps, &drawn);
+    weft_k_step_again_cuda(g->stream, g->steps, g->again);
 }
 
 /* What step b puts on the stream, or any other of as many rows that is next

@@ -84,6 +84,7 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
         ATTENTION = 2, /* and its join */
         HEAD = 2 + 4,  /* norm and rows; draws */
         STEP = 4, /* what it is told; tokens before it, embedded; its own */
+        LOOP = 1, /* whether another follows */
         /* Of a group: a norm, and for each sum a meeting, the members' roots'
          * sum, and where it is shared another meeting and the others' rows. A
          * member with several roots has a sum of each. */
@@ -108,7 +109,8 @@ int64_t weft_gen_graph_nodes(const struct weft_shape *shape,
     int64_t head = layers->is_last ? HEAD + pieces * (product + 1) : 0;
     if (is_group) /* the first member copies the others' logits */
         head += GROUP + (layers->is_last ? n_blocks - range.n : 0);
-    return (layers->end - layers->first) * layer + head + STEP;
+    int64_t step = STEP + (layers->is_first && layers->is_last ? LOOP : 0);
+    return (layers->end - layers->first) * layer + head + step;
 }
 
 size_t weft_gen_graphs_bytes(const struct weft_shape *shape,

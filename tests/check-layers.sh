@@ -35,6 +35,8 @@ put src/base/file.c "$spdx" 'void f(void) {' 'rmdir("a");' '}'
 put src/base/file_remove.c "$spdx" 'void g(void) {' 'rmdir("a");' '}'
 put src/kern/add_cuda.cu "$spdx" 'void weft_k_add_cuda(void)' '{' \
     '    asm volatile("nop;");' '#ifdef __CUDA_ARCH__' '#endif' '}'
+put src/kern/loop_cuda.cu "$spdx" '__global__ void add(void) {}' \
+    '__global__ void again(void) { cudaGraphSetConditional(0, 1); }'
 put src/kern/mma_cuda.h "$spdx" '#ifdef WEFT_CUDA_TWIN' '    x = 1;' '#else' \
     '    asm("a");' '#endif' '    asm("b");' '#ifdef WEFT_CUDA_TWIN' '#else' \
     '    asm("c");' '#endif'
@@ -69,6 +71,7 @@ expect 'src/kern/add_cuda.cu:4: is for kern/mma_cuda.h, with a twin'
 expect 'src/kern/add_cuda.cu:5: is for kern/mma_cuda.h, with a twin'
 expect 'src/kern/mma_cuda.h:7: has no twin before it'
 expect 'src/kern/mma_cuda.h:10: has no twin before it'
+expect 'src/kern/loop_cuda.cu: has 2 kernels'
 expect 'tests/extra.h: not in tests/local.mk'
 expect 'src/base/file.c:3: removes folders'
 expect 'src/rt/tile.h:2: names StarPU or MPI'

@@ -239,7 +239,7 @@ bool weft_k_wait_cuda(struct CUstream_st *stream);
 struct weft_k_capture {
     struct CUstream_st *stream;
     struct CUgraph_st *graph, *body; /* cudaGraph_t; the body is in a loop */
-    /* Of a loop, for weft_k_step_end_cuda(), which says whether it goes round
+    /* Of a loop, for weft_k_step_again_cuda(), which says whether it goes round
      * once more. Otherwise 0. */
     uint64_t again;
     bool is_loop;
@@ -340,7 +340,11 @@ struct weft_k_step_drawn {
 };
 void weft_k_step_end_cuda(struct CUstream_st *stream,
                           struct weft_k_steps *steps,
-                          const struct weft_k_step_drawn *d, uint64_t again);
+                          const struct weft_k_step_drawn *d);
+/* In a loop of steps, behind each: whether another one follows. again: of
+ * struct weft_k_capture; 0: it is no loop, and nothing is launched. */
+void weft_k_step_again_cuda(struct CUstream_st *stream,
+                            const struct weft_k_steps *steps, uint64_t again);
 
 /* Meetings of a tp group's members, which are GPUs that may use one another's
  * memory. What each has for them in its own: zeros before the first. */

@@ -114,6 +114,7 @@ cuda_kernels = \
 	%D%/sample_cuda.cu \
 	%D%/sample_cut_cuda.cu \
 	%D%/meet_cuda.cu \
+	%D%/step_again_cuda.cu \
 	%D%/steps_cuda.cu \
 	%D%/sum_blocks_cuda.cu \
 	%D%/swiglu_cuda.cu \

@@ -39,7 +39,7 @@ void weft_k_step_begin_cuda(cudaStream_t stream,
 
 /* One block: all have read which step it was before that changes. */
 static __global__ void step_end(struct weft_k_steps *steps,
-                                struct weft_k_step_drawn d, uint64_t again)
+                                struct weft_k_step_drawn d)
 {
     int64_t at = (int64_t) steps->next * d.ld;
     for (int32_t i = (int32_t) threadIdx.x; i < d.n; i += THREADS) {
@@ -47,17 +47,12 @@ static __global__ void step_end(struct weft_k_steps *steps,
         d.logps[at + i] = d.logp[i];
     }
     __syncthreads();
-    if (threadIdx.x != 0)
-        return;
-    steps->next++;
-#if CUDART_VERSION >= 12040
-    if (again)
-        cudaGraphSetConditional(again, steps->next < steps->end);
-#endif
+    if (threadIdx.x == 0)
+        steps->next++;
 }
 
 void weft_k_step_end_cuda(cudaStream_t stream, struct weft_k_steps *steps,
-                          const struct weft_k_step_drawn *d, uint64_t again)
+                          const struct weft_k_step_drawn *d)
 {
-    WEFT_LAUNCH(step_end, 1, THREADS, stream, steps, *d, again);
+    WEFT_LAUNCH(step_end, 1, THREADS, stream, steps, *d);
 }

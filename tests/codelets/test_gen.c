@@ -447,9 +447,33 @@ static void test_stop_text(void)
     CHECK(n_stopped > 500);
 }
 
+/* A captured step's kernels: one more where it is a loop, which all layers'
+ * alone can be; the model's are its stages', but that a step begins and ends in
+ * each. */
+static void test_graph_nodes(void)
+{
+    const struct weft_shape s = {.vocab = 64,
+                                 .n_layers = 4,
+                                 .n_kv_heads = 2,
+                                 .n_blocks = 2,
+                                 .block = {{.n_kv = 1}, {.n_kv = 1}}};
+    const struct weft_stage_layers all = {0, 4, true, true},
+                                   first = {0, 3, true, false},
+                                   last = {3, 4, false, true},
+                                   none = {3, 3, false, false};
+    for (int32_t n = 1; n <= 2; n++) {
+        struct weft_range range = {0, n};
+        int64_t stages = weft_gen_graph_nodes(&s, &first, range)
+                       + weft_gen_graph_nodes(&s, &last, range)
+                       - weft_gen_graph_nodes(&s, &none, range);
+        CHECK_INT(weft_gen_graph_nodes(&s, &all, range), stages + 1);
+    }
+}
+
 WEFT_TESTS("codelets/gen", {"test_pages_random", test_pages_random},
            {"test_pages_of_one_prompt", test_pages_of_one_prompt},
            {"test_pages_of_the_past", test_pages_of_the_past},
            {"test_pages_least_used", test_pages_least_used},
            {"test_pages_of_like_prompts", test_pages_of_like_prompts},
-           {"test_stop_text", test_stop_text})
+           {"test_stop_text", test_stop_text},
+           {"test_graph_nodes", test_graph_nodes})

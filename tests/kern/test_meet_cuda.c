@@ -233,10 +233,11 @@ static struct CUgraphExec_st *loop_of(const struct member *m,
                            m->roots[0]);
     put_sum(m, capture.stream, 0);
     weft_k_meet_cuda(capture.stream, &m->group);
-    weft_k_step_end_cuda(capture.stream, steps, &none, capture.again);
-    struct CUgraphExec_st *graph = weft_k_captured_cuda(&capture, 5, &n);
+    weft_k_step_end_cuda(capture.stream, steps, &none);
+    weft_k_step_again_cuda(capture.stream, steps, capture.again);
+    struct CUgraphExec_st *graph = weft_k_captured_cuda(&capture, 6, &n);
     REQUIRE(graph != NULL);
-    CHECK_INT(n, 5);
+    CHECK_INT(n, 6);
     return graph;
 }
 

@@ -51,7 +51,7 @@ static void steps_of(size_t step_bytes, int32_t n, int32_t ld)
         CHECK(dev_same(to, plan + (size_t) step * step_bytes, step_bytes));
         dev_set(token, drawn, (size_t) ld * 4);
         dev_set(logp, drawn, (size_t) ld * 4);
-        weft_k_step_end_cuda(0, steps, &d, 0);
+        weft_k_step_end_cuda(0, steps, &d);
         CHECK(dev_same(d.tokens, expected, all));
         CHECK(dev_same(d.logps, expected, all));
         weft_free(drawn);
@@ -109,7 +109,8 @@ static void put_copying(const struct copying *c,
                         const struct weft_k_capture *to)
 {
     weft_k_step_begin_cuda(to->stream, c->steps, 16, c->token);
-    weft_k_step_end_cuda(to->stream, c->steps, &c->drawn, to->again);
+    weft_k_step_end_cuda(to->stream, c->steps, &c->drawn);
+    weft_k_step_again_cuda(to->stream, c->steps, to->again);
 }
 
 static void free_copying(struct copying *c)
@@ -139,7 +140,7 @@ static void graph_of(bool is_loop)
 {
     struct copying c = copying();
     struct weft_k_capture capture;
-    int64_t n = 0;
+    int64_t n = 0, n_kernels = is_loop ? 3 : 2;
     if (!weft_k_capture_cuda(is_loop, &capture)) {
         CHECK(is_loop);
         free_copying(&c);
@@ -147,17 +148,18 @@ static void graph_of(bool is_loop)
         return;
     }
     put_copying(&c, &capture);
-    struct CUgraphExec_st *graph = weft_k_captured_cuda(&capture, 2, &n);
+    struct CUgraphExec_st *graph = weft_k_captured_cuda(&capture, n_kernels,
+                                                        &n);
     REQUIRE(graph != NULL);
-    CHECK_INT(n, 2);
+    CHECK_INT(n, n_kernels);
     launch(&c, graph, is_loop ? 1 : STEPS, 0, STEPS);
     launch(&c, graph, 1, 3, 4);
     launch(&c, graph, is_loop ? 1 : 3, 1, 4);
     weft_k_graph_free_cuda(graph);
     REQUIRE(weft_k_capture_cuda(is_loop, &capture));
     put_copying(&c, &capture);
-    CHECK(weft_k_captured_cuda(&capture, 1, &n) == NULL); /* 2 kernels */
-    CHECK_INT(n, 2);
+    CHECK(weft_k_captured_cuda(&capture, n_kernels - 1, &n) == NULL);
+    CHECK_INT(n, n_kernels);
     dev_wait();
     free_copying(&c);
 }
@@ -174,7 +176,7 @@ static void lost_of(bool is_loop)
         put_copying(&c, &capture);
         CHECK(cudaMalloc(&none, 16) != cudaSuccess);
         (void) cudaGetLastError();
-        CHECK(weft_k_captured_cuda(&capture, 2, &n) == NULL);
+        CHECK(weft_k_captured_cuda(&capture, 3, &n) == NULL);
         CHECK_INT(n, 0);
         CHECK(is_loop || cudaGetLastError() != cudaSuccess);
         dev_wait();
