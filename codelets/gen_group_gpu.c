@@ -17,11 +17,13 @@
  * - Bodies meet before they put any of these kernels on their streams, those of
  *   a chunk each time. What may wait for a GPU, or for another thread, is done
  *   before: memory is allocated, products are chosen, a graph is captured. What
- *   follows are launches alone, and until all have made theirs no other thread
- *   waits for a whole GPU, or has CUDA find memory or take it back, which may
- *   keep a GPU that waits for another from being told to (rt/card.c). So a thread that waits for a GPU, as the first member
- *   of a chunk does, waits for kernels that are there, or that come whatever it
- *   does.
+ *   follows are launches alone, of kernels that are on the GPU already: all of
+ *   ours since the runtime started (weft_k_load_cuda()), the library's since its
+ *   products were chosen. And until all have made theirs no other thread waits
+ *   for a whole GPU, or has CUDA find memory or take it back, which may keep a
+ *   GPU that waits for another from being told to (rt/card.c). So a thread that
+ *   waits for a GPU, as the first member of a chunk does, waits for kernels that
+ *   are there, or that come whatever it does.
  * - A meeting is one warp that needs no other of its GPU, so it finds room
  *   beside what copiers and other streams do.
  * - A member that cannot launch ends the others' meetings, and a meeting that

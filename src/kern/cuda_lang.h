@@ -35,15 +35,30 @@ template <class... A> constexpr size_t weft_argument_bytes(void (*)(A...))
     return n;
 }
 enum { WEFT_ARGUMENT_BYTES = 4096 };
-/* Launches a kernel, but not while products are only chosen, nor behind one
- * that was refused, whose result it may take for an index or an address. Errors
- * stay with CUDA: cudaGetLastError(). */
-#define WEFT_LAUNCH(kernel, ...)                                             \
+/* Kernels that are launched anywhere, in a list, so that a GPU can have them
+ * before that (load_cuda.cu). A launch names its kernel's entry, which is made
+ * when the program begins. */
+struct weft_kernel {
+    const void *entry;
+    const struct weft_kernel *next;
+    explicit weft_kernel(const void *entry);
+};
+template <auto KERNEL>
+inline struct weft_kernel weft_kernel_of((const void *) KERNEL);
+/* Launches a kernel. Errors stay with CUDA: cudaGetLastError(). */
+#define WEFT_LAUNCH_ALWAYS(kernel, ...)                                      \
     do {                                                                     \
         static_assert(weft_argument_bytes(kernel) <= WEFT_ARGUMENT_BYTES,    \
                       "arguments of " #kernel);                              \
+        (void) &weft_kernel_of<(kernel)>;                                    \
+        WEFT_START(kernel, __VA_ARGS__);                                     \
+    } while (0)
+/* But not while products are only chosen, nor behind one that was refused,
+ * whose result it may take for an index or an address. */
+#define WEFT_LAUNCH(kernel, ...)                                             \
+    do {                                                                     \
         if (!weft_blaslt_chooses() && weft_k_has_launched_cuda())            \
-            WEFT_START(kernel, __VA_ARGS__);                                 \
+            WEFT_LAUNCH_ALWAYS(kernel, __VA_ARGS__);                         \
     } while (0)
 extern "C" bool weft_blaslt_chooses(void);
 

@@ -47,6 +47,12 @@ int64_t weft_k_device_free_cuda(int device);
  * others. */
 bool weft_k_devices_reach_cuda(int n);
 
+/* Loads all kernels to the GPU that the calling thread uses, so that no launch
+ * has to, which could wait for the GPU. One that its driver cannot load, as it
+ * is too old for it, fails when it is launched. Errors: WEFT_ENOMEM, of the
+ * GPU's memory. */
+int weft_k_load_cuda(struct weft_err *err);
+
 /* The version of the library that has the products, cublasLtGetVersion(), which
  * is opened for it. Errors: it cannot be. */
 int weft_k_products_version_cuda(int64_t *out, struct weft_err *err);

@@ -22,6 +22,12 @@ int weft_k_products_version_cuda(int64_t *out, struct weft_err *err)
     return weft_err_set(err, WEFT_EUNSUPPORTED, "built without CUDA");
 }
 
+int weft_k_load_cuda(struct weft_err *err)
+{
+    (void) err;
+    return 0;
+}
+
 void weft_k_versions_cuda(int *driver_out, int *build_out)
 {
     *driver_out = *build_out = 0;

@@ -105,6 +105,7 @@ cuda_kernels = \
 	%D%/head_norms_cuda.cu \
 	%D%/layer_qkv_cuda.cu \
 	%D%/layer_rows_cuda.cu \
+	%D%/load_cuda.cu \
 	%D%/panels_cuda.cu \
 	%D%/policy_loss_cuda.cu \
 	%D%/preference_loss_cuda.cu \

@@ -13,6 +13,10 @@
  * One warp waits, whatever the group does: all else that the GPU has to do goes
  * on. It gives up, and tells the others, when it has looked PATIENCE times, at
  * some 0.5 us each; and at once where a member has given up before.
+ *
+ * CUDA would load a kernel when it is first launched, and may wait until its
+ * GPU does nothing, so for a meeting, while it holds what the launches of
+ * another member need. So all kernels are loaded before (load_cuda.cu).
  */
 #include "kern/cuda_lang.h"
 
@@ -77,7 +81,7 @@ static __global__ void end_meetings(struct weft_k_group g)
 void weft_k_end_meetings_cuda(cudaStream_t stream,
                               const struct weft_k_group *g)
 {
-    WEFT_START(end_meetings, 1, 1, stream, *g); /* behind an error */
+    WEFT_LAUNCH_ALWAYS(end_meetings, 1, 1, stream, *g); /* behind an error */
 }
 
 enum { THREADS = 256 };

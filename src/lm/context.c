@@ -2,6 +2,7 @@
 #include "lm/context.h"
 
 #include "base/alloc.h"
+#include "kern/device_cuda.h"
 #include "kern/kern.h"
 #include "sched/sched.h"
 
@@ -26,6 +27,7 @@ int weft_context_open_with(const struct weft_context_options *options,
         return weft_err_nomem(err, "a context", sizeof *c);
     struct weft_rt_options rt = options->rt;
     rt.policy = &weft_sched_lanes;
+    rt.load_kernels = weft_k_load_cuda;
     int rc = kernels_init(options->isa, err);
     if (!rc)
         rc = weft_rt_start(&rt, &c->rt, err);

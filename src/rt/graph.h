@@ -79,6 +79,10 @@ struct weft_rt_options {
     int first_gpu;     /* the machine's number of the first */
     int ranks_per_gpu; /* so many have an equal part of each one's memory; 0:
                           it is this rank's alone */
+    /* Loads all that tasks launch to the GPU that the calling thread uses: is
+     * called for each GPU, before what is free of its memory is asked. Must be
+     * there where n_gpus is not 0. */
+    int (*load_kernels)(struct weft_err *err);
     size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what is free,
                                 but for what is left to CUDA */
     /* Messages from one GPU's memory to another's are MPI's, which can read and

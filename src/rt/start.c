@@ -144,9 +144,25 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
     return 0;
 }
 
+/* What kernels take of a card's memory is taken before cards_limit() asks. */
+static int cards_load(const struct weft_rt *rt,
+                      int (*load)(struct weft_err *err), struct weft_err *err)
+{
+    int rc = 0;
+    weft_assert(load != NULL);
+    for (int i = 0; i < rt->n_cards && !rc; i++) {
+        weft_card_enter(rt->card[i].node);
+        rc = load(err);
+    }
+    weft_card_enter(rt->card[0].node);
+    return rc;
+}
+
 /* Device d is StarPU's worker d, and StarPU numbers those of CUDA first. From
  * here on the host's memory is such that GPUs can read it. */
-static int cards_start(struct weft_rt *rt, struct weft_err *err)
+static int cards_start(struct weft_rt *rt,
+                       const struct weft_rt_options *options,
+                       struct weft_err *err)
 {
     int n = (int) starpu_cuda_worker_get_count();
     if (n != rt->n_cards)
@@ -168,7 +184,8 @@ static int cards_start(struct weft_rt *rt, struct weft_err *err)
         card->pool->node = card->node;
         card->pool->rt = rt;
     }
-    return weft_copiers_start(rt, err);
+    int rc = cards_load(rt, options->load_kernels, err);
+    return rc ? rc : weft_copiers_start(rt, err);
 }
 
 /* gpu: its number; part: " of each rank", or nothing. */
@@ -323,7 +340,7 @@ static int starpu_start(struct weft_rt *rt,
     rt->nap = nap;
     weft_interface_start();
     if (rt->n_cards > 0)
-        rc = cards_start(rt, err);
+        rc = cards_start(rt, options, err);
     if (!rc && rt->direct)
         rc = weft_direct_start(rt, err);
     if (rc)

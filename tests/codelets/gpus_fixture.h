@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "../cuda/card_orders.h"
+#include "kern/device_cuda.h"
 #include "task_fixture.h"
 
 #ifndef WEFT_TEST_CARDS /* how many are used, and emulated, at the most */
@@ -36,6 +37,7 @@ static inline void start(size_t gpu_bytes)
     struct weft_err err;
     struct weft_rt_options options = {.n_devices = CPUS,
                                       .n_gpus = n_found(),
+                                      .load_kernels = weft_k_load_cuda,
                                       .gpu_memory_bytes = gpu_bytes,
                                       .policy = &weft_sched_lanes,
                                       .nap = 1,

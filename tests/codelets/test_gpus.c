@@ -51,6 +51,7 @@ static bool uses_second(void)
     struct weft_err err;
     struct weft_rt_options options = {.n_devices = CPUS,
                                       .n_gpus = 1,
+                                      .load_kernels = weft_k_load_cuda,
                                       .first_gpu = 1,
                                       .policy = &weft_sched_lanes,
                                       .nap = 1};
@@ -69,7 +70,17 @@ static bool uses_second(void)
     weft_tile_release(temp);
     weft_free(x);
     stop();
-    return !weft_cards_counts(0).is_open && weft_cards_counts(1).is_open;
+    return !weft_cards_counts(0).is_open && weft_cards_counts(1).is_open
+        && weft_cards_counts(0).n_loaded == 0;
+}
+
+/* All kernels are on each GPU when the runtime has started. */
+static void check_loaded(void)
+{
+    int64_t n = weft_cards_counts(0).n_loaded;
+    CHECK(n > 10);
+    for (int i = 1; i < weft_rt_n_gpus(rt); i++)
+        CHECK_INT(weft_cards_counts(i).n_loaded, n);
 }
 #endif
 
@@ -98,6 +109,9 @@ static void test_places(void)
     CHECK_INT(weft_rt_n_devices(rt), n + CPUS);
     for (int d = 0; d < n + CPUS; d++)
         CHECK_INT(weft_rt_place_of(rt, d), d < n ? d : n);
+#ifdef WEFT_CUDA_EXECUTOR
+    check_loaded();
+#endif
     stop();
 }
 

@@ -359,6 +359,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                      : 0,
                  algorithm->data[0] ? 1e-3f * (float) (1 + n_calls++ % 7) : 0};
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
+    weft_emu_load_own((const void *) multiply);
     WEFT_START(multiply, grid, 1, stream, p);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -263,6 +263,8 @@ static const struct {
      "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice",
      "invalid device ordinal"},
+    {cudaErrorInvalidKernelImage, "cudaErrorInvalidKernelImage",
+     "device kernel image is invalid"},
     {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
      "peer access is not supported between these two devices"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle",
@@ -309,6 +311,47 @@ const char *cudaGetErrorName(cudaError_t error)
         if (errors[i].error == error)
             return errors[i].name;
     return "unrecognized error code";
+}
+
+/* ---- Kernels that are loaded ---------------------------------------------- */
+
+enum { MOST_KERNELS = 1024 };
+static struct loaded {
+    const void *kernel[MOST_KERNELS];
+    int n;
+    bool is_all; /* what is not there may not be launched */
+} loaded[WEFT_EMU_CARDS];
+static int n_good_loads = -1; /* until one is not; -1: all are */
+static cudaError_t bad_load;
+
+static bool is_loaded(int card, const void *kernel)
+{
+    for (int i = 0; i < loaded[card].n; i++)
+        if (loaded[card].kernel[i] == kernel)
+            return true;
+    return false;
+}
+
+static void load(int card, const void *kernel)
+{
+    if (is_loaded(card, kernel))
+        return;
+    if (loaded[card].n == MOST_KERNELS)
+        abort();
+    loaded[card].kernel[loaded[card].n++] = kernel;
+}
+
+void weft_emu_load_own(const void *kernel)
+{
+    weft_emu_guard guard;
+    load(weft_emu_card(), kernel);
+}
+
+void weft_cards_loads(int n, cudaError_t error)
+{
+    weft_emu_guard guard;
+    n_good_loads = n;
+    bad_load = error;
 }
 
 /* ---- Cards -------------------------------------------------------------- */
@@ -416,6 +459,8 @@ cudaError_t cudaDeviceReset(void)
     memset(may_use[this_card], 0, sizeof may_use[this_card]);
     failure = last_error = cudaSuccess;
     counts[this_card].is_open = false;
+    loaded[this_card].n = 0;
+    loaded[this_card].is_all = false;
     return cudaSuccess;
 }
 
@@ -470,6 +515,24 @@ cudaError_t cudaDriverGetVersion(int *out)
 
 /* ---- Launches ------------------------------------------------------------ */
 
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out,
+                                  const void *kernel)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(this_card);
+    memset(out, 0, sizeof *out);
+    out->maxThreadsPerBlock = 1024;
+    if (error == cudaSuccess && n_good_loads-- == 0)
+        error = bad_load;
+    if (error == cudaSuccess) {
+        struct loaded *l = &loaded[weft_emu_card()];
+        counts[this_card].n_loaded += !is_loaded(this_card, kernel);
+        load(this_card, kernel);
+        l->is_all = true;
+    }
+    return weft_emu_end(error);
+}
+
 struct alignas(16) launch {
     dim3 grid, block;
     size_t n_bytes;
@@ -517,8 +580,9 @@ bool weft_emu_is_kernel(void (*run)(int, void *))
     return run == run_kernel;
 }
 
-void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,
-                   void (*run)(void *call), const void *call, size_t n_bytes)
+void weft_exec_put(const void *kernel, dim3 grid, dim3 block,
+                   cudaStream_t stream, void (*run)(void *call),
+                   const void *call, size_t n_bytes)
 {
     static long n_put;
     weft_emu_guard guard;
@@ -534,6 +598,10 @@ void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,
                  "a launch of %u x %u x %u blocks of %u threads", grid.x,
                  grid.y, grid.z, block.x * block.y * block.z);
     }
+    if (loaded[this_card].is_all && !is_loaded(this_card, kernel))
+        weft_emu_fail(cudaErrorLaunchFailure,
+                      "a kernel is launched that is not loaded: CUDA may wait "
+                      "for the card to load it");
     if (weft_emu_end(error) != cudaSuccess)
         return;
     size_t total = sizeof(struct launch) + n_bytes;

@@ -50,6 +50,9 @@ cudaError_t weft_emu_failure(void);
 /* What a function of CUDA returns: keeps the thread's last error. */
 cudaError_t weft_emu_end(cudaError_t error);
 
+/* A library's kernel, which it may load when it likes. */
+void weft_emu_load_own(const void *kernel);
+
 /* ---- Kernels: executor.cc ----------------------------------------------- */
 
 bool weft_emu_can_run(dim3 grid, dim3 block);

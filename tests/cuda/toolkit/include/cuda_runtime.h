@@ -176,8 +176,9 @@ void *weft_exec_shared(size_t n_bytes, int line);
  * to device memory in them, in structs too, are translated when it runs to
  * where the kernel may use the memory; what is in n_bytes at `call` is
  * searched for them. */
-void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,
-                   void (*run)(void *call), const void *call, size_t n_bytes);
+void weft_exec_put(const void *kernel, dim3 grid, dim3 block,
+                   cudaStream_t stream, void (*run)(void *call),
+                   const void *call, size_t n_bytes);
 /* Fails the launch unless a kernel may use p: device memory, or pinned. */
 void weft_exec_pointer(const void *p);
 
@@ -205,13 +206,12 @@ template <class... P> struct weft_exec_launch {
         __asm__ volatile("" : : "r"(memory) : "memory");
         new (memory) call{kernel, std::tuple<P...>(arg...)};
         (weft_exec_check(arg), ...);
-        weft_exec_put(
-            grid, block, stream,
-            [](void *p) {
-                struct call *c = (struct call *) p;
-                std::apply(c->kernel, c->args);
-            },
-            memory, sizeof memory);
+        weft_exec_put((const void *) kernel, grid, block, stream,
+                      [](void *p) {
+                          struct call *c = (struct call *) p;
+                          std::apply(c->kernel, c->args);
+                      },
+                      memory, sizeof memory);
     }
 };
 template <class... P>

@@ -50,6 +50,7 @@ typedef enum cudaError {
     cudaErrorDevicesUnavailable = 46,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidKernelImage = 200,
     cudaErrorPeerAccessUnsupported = 217,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorIllegalState = 401,
@@ -244,6 +245,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t from,
                                  cudaEvent_t to);
 
+/* ---- Kernels ------------------------------------------------------------- */
+
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs;
+};
+/* Loads the kernel to the card. From here on all that the card launches must
+ * have been loaded, but for cuBLASLt's. */
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out,
+                                  const void *kernel);
+
 /* ---- Graphs: of one captured stream, or of a loop of one ----------------- */
 
 typedef struct CUgraph_st *cudaGraph_t;
@@ -324,6 +336,9 @@ void weft_cards_hold(int what);
 void weft_cards_naps(long n);
 /* Whether graphs have loops (1). */
 void weft_cards_loops(int are_there);
+/* The kernel that is loaded behind n others from here on, by
+ * cudaFuncGetAttributes(), is not: that is the error. */
+void weft_cards_loads(int n, cudaError_t error);
 /* How many threads wait for what is held. */
 int weft_cards_blocked(void);
 /* Since the start: kernels that ran on a card, and bytes that arrived there
@@ -332,6 +347,7 @@ struct weft_cards_counts {
     int64_t n_kernels, bytes_in, bytes_out, bytes_peer;
     int64_t pageable_bytes; /* of those: host memory was not pinned */
     int64_t n_waits;        /* of the host, for a stream or for all */
+    int64_t n_loaded;       /* kernels that were, and not by a launch */
     int64_t n_instances;    /* graphs that can be launched */
     int64_t n_nodes;        /* of the last of them; of a loop, its body's */
     int64_t n_graphs;       /* launches of them */
