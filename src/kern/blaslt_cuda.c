@@ -48,7 +48,7 @@ static struct library {
 } lt;
 
 struct kind {
-    struct weft_blaslt_product key; /* tokens: 0 */
+    struct weft_blaslt_product key; /* kind_of() */
     cublasLtMatmulAlgo_t algorithm;
 };
 
@@ -266,14 +266,25 @@ static int64_t last(int64_t ld, int64_t columns, int64_t rows, int32_t batch,
     return ld * (columns - 1) + rows + (batch - 1) * stride;
 }
 
+/* What is computed for the comparison, whose columns lie farther apart: their
+ * bits must not depend on that. */
+static struct weft_blaslt_product some_of(const struct weft_blaslt_product *p)
+{
+    struct weft_blaslt_product some = *p;
+    if (!p->is_deep) /* else they fill a panel */
+        some.ldd += ALIGNMENT / (int64_t) bytes_of(p->out);
+    return some;
+}
+
 static bool proof_begin(struct proof *t)
 {
     const struct weft_blaslt_product *p = t->p;
+    int64_t ldd = some_of(p).ldd;
     int64_t a = p->trans_a ? last(p->lda, p->m, p->k, p->batch, p->stride_a)
                            : last(p->lda, p->k, p->m, p->batch, p->stride_a);
     int64_t b = p->trans_b ? last(p->ldb, p->k, p->n, 1, 0)
                            : last(p->ldb, p->n, p->k, 1, 0);
-    int64_t d = last(p->ldd, p->n, p->m, p->batch, p->stride_d);
+    int64_t d = last(ldd, p->n, p->m, p->batch, p->stride_d);
     t->bytes = (size_t) (a + b) * bytes_of(p->in)
              + (size_t) (2 * d) * bytes_of(p->out);
     t->a = filled(p->in, a);
@@ -316,12 +327,15 @@ static bool rows_are_like(const struct proof *t,
     size_t in = bytes_of(p->in), out = bytes_of(p->out);
     int64_t b = p->is_deep ? 0 : first * p->ldb;
     char *all = t->all + (size_t) (p->is_deep ? 0 : first * p->ldd) * out;
-    if (run(t->handle, p, algorithm, 0, t->a, t->b + (size_t) b * in, t->some)
+    const struct weft_blaslt_product some = some_of(p);
+    if (run(t->handle, &some, algorithm, 0, t->a, t->b + (size_t) b * in,
+            t->some)
         != CUBLAS_STATUS_SUCCESS)
         return false;
     weft_find_unlike_cuda(0, p->n, p->batch, (size_t) p->m * out,
-                          (size_t) p->ldd * out, (size_t) p->stride_d * out,
-                          all, t->some, t->unlike);
+                          (size_t) p->stride_d * out, all,
+                          (size_t) p->ldd * out, t->some,
+                          (size_t) some.ldd * out, t->unlike);
     if (cudaMemcpy(&is_unlike, t->unlike, sizeof is_unlike,
                    cudaMemcpyDeviceToHost)
         != cudaSuccess)
@@ -444,13 +458,29 @@ static int choose(cublasLtHandle_t handle, struct kind *kind,
     return 0;
 }
 
+/* The product for which the algorithm of *p is chosen: without tokens, and with
+ * the least leading dimension of D that is aligned as this one. */
+static struct weft_blaslt_product kind_of(const struct weft_blaslt_product *p)
+{
+    struct weft_blaslt_product key = *p;
+    int64_t element = (int64_t) bytes_of(p->out);
+    int64_t aligned = alignment(p->out, p->ldd);
+    bool is_beside = !p->is_deep && p->stride_d == p->m;
+    key.ldd = weft_round_up(is_beside ? p->m * p->batch : p->m,
+                            ALIGNMENT / element);
+    if (aligned < ALIGNMENT)
+        key.ldd += aligned / element;
+    key.add = 0;
+    *(key.is_deep ? &key.k : &key.n) = 0;
+    return key;
+}
+
 /* Finds the kind of a product, or chooses its algorithm now. */
 static int find(const struct weft_blaslt_product *p,
                 cublasLtHandle_t *handle_out, cublasLtMatmulAlgo_t *out,
                 struct weft_err *err)
 {
-    struct weft_blaslt_product key = *p;
-    *(key.is_deep ? &key.k : &key.n) = 0;
+    struct weft_blaslt_product key = kind_of(p);
     pthread_mutex_lock(&mutex);
     int rc = handle_of(key.card, handle_out, err), i = 0;
     while (rc == 0 && i < n_kinds

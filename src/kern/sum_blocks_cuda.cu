@@ -139,26 +139,28 @@ void weft_sum_leaves_norm_cuda(cudaStream_t stream, int64_t m, int64_t n,
 
 /* All threads that write, write the same. */
 static __global__ void find_unlike(int64_t size, int64_t n, int64_t n_halves,
-                                   int64_t ld, int64_t set, const uint16_t *a,
-                                   const uint16_t *b, uint32_t *is_unlike_out)
+                                   int64_t set, const uint16_t *a,
+                                   int64_t ld_a, const uint16_t *b,
+                                   int64_t ld_b, uint32_t *is_unlike_out)
 {
     int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
     if (i >= size)
         return;
-    int64_t row = i / n_halves;
-    int64_t at = row / n * set + row % n * ld + i % n_halves;
-    if (a[at] != b[at])
+    int64_t row = i / n_halves, at = row / n * set + i % n_halves;
+    row %= n;
+    if (a[at + row * ld_a] != b[at + row * ld_b])
         *is_unlike_out = 1;
 }
 
 void weft_find_unlike_cuda(cudaStream_t stream, int64_t n, int32_t n_sets,
-                           size_t n_bytes, size_t ld_bytes, size_t set_bytes,
-                           const void *a, const void *b,
+                           size_t n_bytes, size_t set_bytes, const void *a,
+                           size_t ld_a, const void *b, size_t ld_b,
                            uint32_t *is_unlike_out)
 {
     int64_t halves = (int64_t) n_bytes / 2, size = n * n_sets * halves;
     weft_k_zero_cuda(stream, is_unlike_out, sizeof *is_unlike_out);
     WEFT_LAUNCH(find_unlike, blocks_for(size, THREADS), THREADS, stream, size,
-                n, halves, (int64_t) ld_bytes / 2, (int64_t) set_bytes / 2,
-                (const uint16_t *) a, (const uint16_t *) b, is_unlike_out);
+                n, halves, (int64_t) set_bytes / 2, (const uint16_t *) a,
+                (int64_t) ld_a / 2, (const uint16_t *) b, (int64_t) ld_b / 2,
+                is_unlike_out);
 }

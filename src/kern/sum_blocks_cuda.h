@@ -43,12 +43,13 @@ void weft_gemm_norm_cuda(struct CUstream_st *stream,
                          const struct weft_k_gemm_args *args,
                          const struct weft_norm_cuda *norm, void *scratch);
 
-/* *is_unlike_out = whether a and b differ in some row of n_bytes (even); rows
- * are ld_bytes apart, n of them in each of n_sets that are set_bytes apart. */
+/* *is_unlike_out = whether a and b differ in some row of n_bytes (even), n of
+ * them in each of n_sets. Rows of a are ld_a bytes apart, those of b ld_b; sets
+ * are set_bytes apart in both. */
 void weft_find_unlike_cuda(struct CUstream_st *stream, int64_t n,
-                           int32_t n_sets, size_t n_bytes, size_t ld_bytes,
-                           size_t set_bytes, const void *a, const void *b,
-                           uint32_t *is_unlike_out);
+                           int32_t n_sets, size_t n_bytes, size_t set_bytes,
+                           const void *a, size_t ld_a, const void *b,
+                           size_t ld_b, uint32_t *is_unlike_out);
 
 #ifdef __cplusplus
 }

@@ -126,9 +126,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* Partial sums of an algorithm that is proposed for such a result: an order of
+ * its own, in which another size, or another leading dimension, may differ. */
+static uint64_t own_parts(const weft_lt_layout *d)
+{
+    return 2 << (d->rows * 7919 + (uint64_t) d->ld * 104729) / 64 % 3;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
     cublasLtMatmulPreference_t preference, int n_asked,
     cublasLtMatmulHeuristicResult_t out[], int *n_out)
 {
@@ -147,7 +154,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         r->algo.data[2] = preference->b;
         r->algo.data[3] = preference->d;
         r->algo.data[4] = strcmp(is, "split") == 0 ? 2 : 1;
-        r->algo.data[5] = strcmp(is, "good") != 0;
+        r->algo.data[5] = own_parts(d);
+        r->algo.data[6] = strcmp(is, "good") == 0;
         r->workspaceSize = strcmp(is, "workspace") == 0 ? 1 << 20 : 0;
         r->state = strcmp(is, "failed") == 0 ? CUBLAS_STATUS_NOT_SUPPORTED
                                              : CUBLAS_STATUS_SUCCESS;
@@ -291,13 +299,6 @@ static void multiply(product p)
 #endif
 }
 
-/* How many parts: which algorithm is the first to be proposed depends on a
- * product's sizes, and so may its order. */
-static int own_parts(const weft_lt_layout *d)
-{
-    return 2 << (d->rows * 7919 + (uint64_t) d->ld * 104729) / 64 % 3;
-}
-
 static operand operand_of(const void *p, const weft_lt_layout *l,
                           cublasOperation_t op)
 {
@@ -354,9 +355,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  d_layout->stride,
                  d_layout->type == CUDA_R_16BF,
                  *(const float *) beta == 1.0f,
-                 algorithm->data[5] || getenv("WEFT_CARDS_SUMS")
-                     ? own_parts(d_layout)
-                     : 0,
+                 algorithm->data[6] && !getenv("WEFT_CARDS_SUMS")
+                     ? 0
+                     : (int) algorithm->data[5],
                  algorithm->data[0] ? 1e-3f * (float) (1 + n_calls++ % 7) : 0};
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
     weft_emu_load_own((const void *) multiply);

@@ -5,6 +5,7 @@
 #include "../cuda/test_device.h"
 
 #include "head_fixture.h"
+#include "kern/head.h"
 #include "kern/parts.h"
 
 struct device {
@@ -165,6 +166,34 @@ static void by_members(const struct device *d, const struct model *m,
     dev_free(scratch);
 }
 
+/* Tokens are drawn from the logits that training has, bit for bit: log-probs of
+ * their softmax, piece by piece, are those that training computes. */
+static void drawn_is_trained(const struct model *m, const struct rows *r,
+                             const struct rows *dev, const float *logits)
+{
+    const struct weft_shape *s = &m->shape;
+    struct weft_range all = {0, s->n_blocks};
+    struct weft_k_targets targets = {r->n, dev->row, dev->target, 0, NULL};
+    size_t bytes = (size_t) r->n * sizeof(float);
+    void *part = dev_new(weft_k_head_part_bytes(all, r->n));
+    float *drawn = dev_new(bytes), *logp = scratch_get(bytes);
+    struct weft_head_part at;
+    weft_head_part_at(all, r->n, (uintptr_t) part, &at);
+    for (int32_t t = 0; t < s->n_blocks; t++)
+        weft_k_head_take_cuda(0, r->n, s->block[t].vocab0,
+                              s->block[t].n_vocab, true,
+                              logits + s->block[t].vocab0, m->v, 0.7f,
+                              dev->target, at.state + t, s->n_blocks, at.hit);
+    weft_k_head_merge_cuda(0, s, &targets, 1,
+                           &(struct weft_k_head_parts){all, part}, drawn,
+                           NULL, NULL);
+    dev_get(logp, dev->logp, bytes);
+    CHECK(dev_same(drawn, logp, bytes));
+    dev_free(part);
+    dev_free(drawn);
+    weft_free(logp);
+}
+
 static void forward(const struct device *d, const struct model *m,
                     const struct rows *r, const struct rows *dev)
 {
@@ -193,6 +222,7 @@ static void forward(const struct device *d, const struct model *m,
         r->n, dev->row, dev->x, logits, scratch);
     check_close("logits", logits, cpu, (size_t) r->n * (size_t) m->v,
                 products_are_cpus(), bound);
+    drawn_is_trained(m, r, dev, logits);
     dev_free(scratch);
     dev_free(logits);
     weft_free(cpu);

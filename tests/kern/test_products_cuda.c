@@ -208,6 +208,82 @@ static void test_products(void)
         one_product(&all[i]);
 }
 
+/* ---- Kinds -------------------------------------------------------------- */
+
+/* y with another leading dimension, or added to zeros, has the same bits, and no
+ * choice of its own. */
+static void other_results(enum weft_dtype dtype, enum weft_dtype y_dtype,
+                          int64_t n, bool widest_first)
+{
+    enum { M = 5, K = 40, WIDER = 4 };
+    size_t element = weft_dtype_bytes(y_dtype);
+    struct matrix x = matrix_random(dtype, M, K, K, 1);
+    struct matrix w = matrix_random(dtype, n, K, K, 2);
+    void *packed = pack_matrix(&w, K);
+    size_t w_bytes = (size_t) (weft_round_up(n, 32) * K)
+                   * weft_dtype_bytes(dtype);
+    struct weft_k_gemm_args a = {.dtype = dtype,
+                                 .y_dtype = y_dtype,
+                                 .m = M,
+                                 .n = n,
+                                 .n_blocks = 1,
+                                 .ldx = {K},
+                                 .k = {K}};
+    char *got = weft_alloc_aligned(M * (size_t) n, element), *first = NULL;
+    a.x[0] = dev_put(x.data, M * K * weft_dtype_bytes(dtype));
+    a.w[0] = dtype == WEFT_BF16
+               ? dev_put(w.data, (size_t) (n * K) * sizeof(uint16_t))
+               : dev_put(packed, w_bytes);
+    int n_kinds = weft_blaslt_n_kinds();
+    for (int i = 0; i < WIDER; i++) {
+        int64_t ld = n + 16 * (widest_first ? WIDER - 1 - i : i);
+        void *zeros = test_alloc(M * ld, element);
+        memset(zeros, 0, (size_t) (M * ld) * element);
+        a.y = dev_put(zeros, (size_t) (M * ld) * element);
+        a.ldy = ld;
+        a.accumulate = i == 1;
+        weft_k_gemm_cuda(0, &a, NULL);
+        require_products();
+        dev_get(zeros, a.y, (size_t) (M * ld) * element);
+        for (int64_t r = 0; r < M; r++)
+            memcpy(got + (size_t) (r * n) * element,
+                   (char *) zeros + (size_t) (r * ld) * element,
+                   (size_t) n * element);
+        if (!first)
+            first = memcpy(weft_alloc_aligned(M * (size_t) n, element), got,
+                           M * (size_t) n * element);
+        CHECK(memcmp(first, got, M * (size_t) n * element) == 0);
+        dev_free(a.y);
+        weft_free(zeros);
+    }
+    /* in f32 whole panels and the rest are two kinds */
+    int of_panels = n >= 32 && n % 32 > 0 ? 2 : 1;
+    CHECK_INT(weft_blaslt_n_kinds() - n_kinds,
+              dtype == WEFT_F32 ? of_panels : 1);
+    dev_free((void *) (uintptr_t) a.x[0]);
+    dev_free((void *) (uintptr_t) a.w[0]);
+    weft_free(first);
+    weft_free(got);
+    weft_free(packed);
+    matrix_free(&x);
+    matrix_free(&w);
+}
+
+/* Also by a library whose sums have another order, which depends on what it was
+ * asked for. */
+static void test_kinds(void)
+{
+    for (int own = 0; own < 2; own++) {
+        if (own)
+            setenv("WEFT_CARDS_SUMS", "own", 1);
+        other_results(WEFT_BF16, WEFT_F32, 136 + 256 * own, false);
+        other_results(WEFT_BF16, WEFT_BF16, 136 + 256 * own, true);
+        other_results(WEFT_BF16, WEFT_F32, 142 + 256 * own, true);
+        other_results(WEFT_F32, WEFT_F32, 172 + 260 * own, false);
+    }
+    unsetenv("WEFT_CARDS_SUMS");
+}
+
 /* ---- Gradients of weights ----------------------------------------------- */
 
 static void one_dw(enum weft_dtype dtype, int64_t n, int64_t k)
@@ -374,6 +450,7 @@ static void test_opening(void)
 }
 
 WEFT_CUDA_TESTS("kern/products_cuda", {"test_products", test_products},
-                {"test_dw", test_dw}, {"test_choice", test_choice},
+                {"test_kinds", test_kinds}, {"test_dw", test_dw},
+                {"test_choice", test_choice},
                 {"test_no_memory", test_no_memory},
                 {"test_opening", test_opening})

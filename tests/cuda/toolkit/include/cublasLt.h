@@ -3,8 +3,10 @@
  * Of cuBLASLt what Weft's products use, for emulated cards: tests only. Names
  * and answers are the library's. A product is one plain loop that has the
  * order of the CPU's kernels: it starts from D where beta is 1, and in bf16
- * takes pairs of k, the odd one first. With WEFT_CARDS_SUMS=own it has eight
- * partial sums, and adds D at the end: as the library, an order of its own.
+ * takes pairs of k, the odd one first. With WEFT_CARDS_SUMS=own it has several
+ * partial sums, and adds D at the end: as the library, an order of its own. How
+ * many there are depends on the rows and the leading dimension of the result
+ * for which the algorithm was proposed, whatever it is used for.
  */
 #ifndef WEFT_TESTS_CUBLASLT_H
 #define WEFT_TESTS_CUBLASLT_H
