@@ -3,34 +3,19 @@
  * cuBLASLt, which is opened when the first product is asked for: a program
  * that uses no GPU starts without it.
  *
- * One algorithm per kind of product, all numbers but that of tokens; the first
- * of the library's proposals that does not split the depth and that gives a
- * row the same bits wherever it is and however many there are.
+ * What a kind of product is says blaslt_cuda.h, and blaslt_choice_cuda.c
+ * which of the library's algorithms it has.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
 #include "config.h"
-#include "kern/blaslt_cuda.h"
+#include "kern/blaslt_choice_cuda.h"
 #include "kern/device_cuda.h"
 #include "kern/kern_cuda.h"
-#include "kern/sum_blocks_cuda.h"
 
-enum {
-    MAX_CARDS = 16,
-    MAX_KINDS = 1024,
-    PROPOSALS = 16,
-    PROOF_ROWS = 256,
-    ALIGNMENT = 16, /* the most that an algorithm may ask for */
-    PATTERN = 65521 /* numbers; a prime, so that rows differ */
-};
-#ifdef WEFT_CUDA_EXECUTOR /* smaller, as loops of tests take their time */
-enum { PROOF_STEP = 127 };
-#else
-enum { PROOF_STEP = 1 };
-#endif
+enum { MAX_CARDS = 16, MAX_KINDS = 1024 };
 
 /* ---- The library -------------------------------------------------------- */
 
@@ -49,7 +34,7 @@ static struct library {
 
 struct kind {
     struct weft_blaslt_product key; /* kind_of() */
-    cublasLtMatmulAlgo_t algorithm;
+    struct weft_blaslt_algorithms algorithms;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -204,12 +189,11 @@ static void forget(const struct described *s)
         lt.MatrixLayoutDestroy(s->d);
 }
 
-/* Puts a product on a stream. */
-static cublasStatus_t run(cublasLtHandle_t handle,
-                          const struct weft_blaslt_product *p,
-                          const cublasLtMatmulAlgo_t *algorithm,
-                          cudaStream_t stream, const void *a, const void *b,
-                          void *d)
+cublasStatus_t weft_blaslt_run(cublasLtHandle_t handle,
+                               const struct weft_blaslt_product *p,
+                               const cublasLtMatmulAlgo_t *algorithm,
+                               cudaStream_t stream, const void *a,
+                               const void *b, void *d)
 {
     const float one = 1, beta = p->add ? 1 : 0;
     struct described s = describe(p);
@@ -221,158 +205,19 @@ static cublasStatus_t run(cublasLtHandle_t handle,
     return status;
 }
 
-/* ---- The proof ---------------------------------------------------------- */
+/* ---- Proposals ---------------------------------------------------------- */
 
-static size_t bytes_of(cudaDataType_t type)
+size_t weft_blaslt_bytes(cudaDataType_t type)
 {
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* Device memory of n numbers that repeat a pattern; NULL: out of memory. */
-static void *filled(cudaDataType_t type, int64_t n)
-{
-    size_t element = bytes_of(type), bytes = (size_t) n * element;
-    char *pattern = weft_alloc_aligned(PATTERN, element), *out = NULL;
-    if (!pattern || cudaMalloc((void **) &out, bytes) != cudaSuccess)
-        out = NULL;
-    for (uint32_t i = 0; out && i < PATTERN; i++) {
-        float x = 2 * weft_rng_uniform(5, WEFT_RNG_INIT, 0, 0, i) - 1;
-        uint16_t half = weft_f32_to_bf16(x);
-        memcpy(pattern + i * element, element == 4 ? (void *) &x : &half,
-               element);
-    }
-    for (size_t at = 0; out && at < bytes; at += PATTERN * element) {
-        size_t some = bytes - at < PATTERN * element ? bytes - at
-                                                     : PATTERN * element;
-        cudaError_t copied = cudaMemcpy(out + at, pattern, some,
-                                        cudaMemcpyHostToDevice);
-        weft_assert(copied == cudaSuccess);
-    }
-    weft_free(pattern);
-    return out;
-}
-
-struct proof {
-    const struct weft_blaslt_product *p; /* of PROOF_ROWS tokens */
-    cublasLtHandle_t handle;
-    size_t bytes; /* of what follows, had or not */
-    char *a, *b, *all, *some;
-    uint32_t *unlike; /* on the device */
-};
-
-static int64_t last(int64_t ld, int64_t columns, int64_t rows, int32_t batch,
-                    int64_t stride)
-{
-    return ld * (columns - 1) + rows + (batch - 1) * stride;
-}
-
-/* What is computed for the comparison, whose columns lie farther apart: their
- * bits must not depend on that. */
-static struct weft_blaslt_product some_of(const struct weft_blaslt_product *p)
-{
-    struct weft_blaslt_product some = *p;
-    if (!p->is_deep) /* else they fill a panel */
-        some.ldd += ALIGNMENT / (int64_t) bytes_of(p->out);
-    return some;
-}
-
-static bool proof_begin(struct proof *t)
-{
-    const struct weft_blaslt_product *p = t->p;
-    int64_t ldd = some_of(p).ldd;
-    int64_t a = p->trans_a ? last(p->lda, p->m, p->k, p->batch, p->stride_a)
-                           : last(p->lda, p->k, p->m, p->batch, p->stride_a);
-    int64_t b = p->trans_b ? last(p->ldb, p->k, p->n, 1, 0)
-                           : last(p->ldb, p->n, p->k, 1, 0);
-    int64_t d = last(ldd, p->n, p->m, p->batch, p->stride_d);
-    t->bytes = (size_t) (a + b) * bytes_of(p->in)
-             + (size_t) (2 * d) * bytes_of(p->out);
-    t->a = filled(p->in, a);
-    t->b = filled(p->in, b);
-    t->all = filled(p->out, d);
-    t->some = filled(p->out, d);
-    return t->a && t->b && t->all && t->some
-        && cudaMalloc((void **) &t->unlike, 16) == cudaSuccess;
-}
-
-static void proof_end(struct proof *t)
-{
-    cudaFree(t->a);
-    cudaFree(t->b);
-    cudaFree(t->all);
-    cudaFree(t->some);
-    cudaFree(t->unlike);
-}
-
-static int too_little_memory(const struct proof *t, struct weft_err *err)
-{
-    size_t has = 0, total = 0;
-    (void) cudaGetLastError(); /* what is known already */
-    (void) cudaMemGetInfo(&has, &total);
-    return weft_err_set(
-        err, WEFT_ENOMEM,
-        "testing products of %lld by %lld takes %.1f MiB of the GPU's "
-        "memory, of which %.1f MiB are free",
-        (long long) t->p->m, (long long) (t->p->is_deep ? t->p->n : t->p->k),
-        (double) t->bytes / (1 << 20), (double) has / (1 << 20));
-}
-
-/* Rows first.. first + n - 1 alone, into t->some, against t->all. */
-static bool rows_are_like(const struct proof *t,
-                          const struct weft_blaslt_product *p,
-                          const cublasLtMatmulAlgo_t *algorithm,
-                          int64_t first)
-{
-    uint32_t is_unlike = 1;
-    size_t in = bytes_of(p->in), out = bytes_of(p->out);
-    int64_t b = p->is_deep ? 0 : first * p->ldb;
-    char *all = t->all + (size_t) (p->is_deep ? 0 : first * p->ldd) * out;
-    const struct weft_blaslt_product some = some_of(p);
-    if (run(t->handle, &some, algorithm, 0, t->a, t->b + (size_t) b * in,
-            t->some)
-        != CUBLAS_STATUS_SUCCESS)
-        return false;
-    weft_find_unlike_cuda(0, p->n, p->batch, (size_t) p->m * out,
-                          (size_t) p->stride_d * out, all,
-                          (size_t) p->ldd * out, t->some,
-                          (size_t) some.ldd * out, t->unlike);
-    if (cudaMemcpy(&is_unlike, t->unlike, sizeof is_unlike,
-                   cudaMemcpyDeviceToHost)
-        != cudaSuccess)
-        return false;
-    return !is_unlike;
-}
-
-/* Whether the bits of a row, or for gradients those of a sample, depend on
- * nothing else. */
-static bool is_invariant(const struct proof *t,
-                         const cublasLtMatmulAlgo_t *algorithm)
-{
-    struct weft_blaslt_product p = *t->p;
-    p.add = 0;
-    if (run(t->handle, &p, algorithm, 0, t->a, t->b, t->all)
-        != CUBLAS_STATUS_SUCCESS)
-        return false;
-    if (p.is_deep)
-        return rows_are_like(t, &p, algorithm, 0)
-            && rows_are_like(t, &p, algorithm, 0);
-    for (int64_t n = 1; n <= PROOF_ROWS; n += PROOF_STEP) {
-        p.n = n;
-        if (!rows_are_like(t, &p, algorithm, 0)
-            || !rows_are_like(t, &p, algorithm, PROOF_ROWS - n))
-            return false;
-    }
-    return true;
-}
-
-/* ---- The choice --------------------------------------------------------- */
-
 /* Bytes to which the rows of a matrix are aligned. */
 static uint32_t alignment(cudaDataType_t type, int64_t ld)
 {
-    uint32_t n = 1,
-             bytes = (uint32_t) ((size_t) ld * bytes_of(type) % ALIGNMENT);
-    while (n < ALIGNMENT && bytes % (2 * n) == 0)
+    uint32_t n = 1, bytes = (uint32_t) ((size_t) ld * weft_blaslt_bytes(type)
+                                        % WEFT_BLASLT_ALIGNMENT);
+    while (n < WEFT_BLASLT_ALIGNMENT && bytes % (2 * n) == 0)
         n *= 2;
     return n;
 }
@@ -385,11 +230,10 @@ static bool prefer(cublasLtMatmulPreference_t preference,
         == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Asks for proposals, the fastest first; returns how many there are. No memory
- * of its own: the library may use none by default. */
-static int propose(cublasLtHandle_t handle,
-                   const struct weft_blaslt_product *p,
-                   cublasLtMatmulHeuristicResult_t out[PROPOSALS])
+/* No memory of its own: the library may use none by default. */
+int weft_blaslt_propose(
+    cublasLtHandle_t handle, const struct weft_blaslt_product *p,
+    cublasLtMatmulHeuristicResult_t out[WEFT_BLASLT_PROPOSALS])
 {
     cublasLtMatmulPreference_t wish;
     struct described s = describe(p);
@@ -409,7 +253,7 @@ static int propose(cublasLtHandle_t handle,
         && prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d)
         && prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d)
         && lt.MatmulAlgoGetHeuristic(handle, s.desc, s.a, s.b, s.d, s.d, wish,
-                                     PROPOSALS, out, &n)
+                                     WEFT_BLASLT_PROPOSALS, out, &n)
                != CUBLAS_STATUS_SUCCESS)
         n = 0;
     lt.MatmulPreferenceDestroy(wish);
@@ -417,7 +261,7 @@ static int propose(cublasLtHandle_t handle,
     return n;
 }
 
-static bool splits_depth(const cublasLtMatmulAlgo_t *algorithm)
+bool weft_blaslt_splits_depth(const cublasLtMatmulAlgo_t *algorithm)
 {
     int32_t parts = 0;
     size_t written;
@@ -428,56 +272,29 @@ static bool splits_depth(const cublasLtMatmulAlgo_t *algorithm)
         || parts > 1;
 }
 
-/* Chooses the algorithm of a kind. The mutex is held. */
-static int choose(cublasLtHandle_t handle, struct kind *kind,
-                  struct weft_err *err)
-{
-    cublasLtMatmulHeuristicResult_t proposal[PROPOSALS];
-    struct weft_blaslt_product p = kind->key;
-    *(p.is_deep ? &p.k : &p.n) = PROOF_ROWS;
-    struct proof proof = {.p = &p, .handle = handle};
-    int n = propose(handle, &p, proposal), found = -1;
-    bool has_memory = proof_begin(&proof);
-    for (int i = 0; has_memory && found < 0 && i < n; i++)
-        if (proposal[i].state == CUBLAS_STATUS_SUCCESS
-            && proposal[i].workspaceSize == 0
-            && !splits_depth(&proposal[i].algo)
-            && is_invariant(&proof, &proposal[i].algo))
-            found = i;
-    proof_end(&proof);
-    if (!has_memory)
-        return too_little_memory(&proof, err);
-    if (found < 0)
-        return weft_err_set(
-            err, WEFT_EUNSUPPORTED,
-            "none of cuBLASLt's %d algorithms for products of "
-            "%lld by %lld gives a row the same bits among any "
-            "number of rows",
-            n, (long long) kind->key.m, (long long) (p.is_deep ? p.n : p.k));
-    kind->algorithm = proposal[found].algo;
-    return 0;
-}
+/* ---- Kinds -------------------------------------------------------------- */
 
-/* The product for which the algorithm of *p is chosen: without tokens, and with
- * the least leading dimension of D that is aligned as this one. */
+/* The product for which the algorithm of *p is chosen: without tokens, and
+ * with the least leading dimension of D that is aligned as this one. */
 static struct weft_blaslt_product kind_of(const struct weft_blaslt_product *p)
 {
     struct weft_blaslt_product key = *p;
-    int64_t element = (int64_t) bytes_of(p->out);
+    int64_t element = (int64_t) weft_blaslt_bytes(p->out);
     int64_t aligned = alignment(p->out, p->ldd);
     bool is_beside = !p->is_deep && p->stride_d == p->m;
     key.ldd = weft_round_up(is_beside ? p->m * p->batch : p->m,
-                            ALIGNMENT / element);
-    if (aligned < ALIGNMENT)
+                            WEFT_BLASLT_ALIGNMENT / element);
+    if (aligned < WEFT_BLASLT_ALIGNMENT)
         key.ldd += aligned / element;
     key.add = 0;
     *(key.is_deep ? &key.k : &key.n) = 0;
     return key;
 }
 
-/* Finds the kind of a product, or chooses its algorithm now. */
+/* Finds the kind of a product, or chooses its algorithms now. */
 static int find(const struct weft_blaslt_product *p,
-                cublasLtHandle_t *handle_out, cublasLtMatmulAlgo_t *out,
+                cublasLtHandle_t *handle_out,
+                const struct weft_blaslt_algorithms **out,
                 struct weft_err *err)
 {
     struct weft_blaslt_product key = kind_of(p);
@@ -494,14 +311,15 @@ static int find(const struct weft_blaslt_product *p,
         if (kind)
             kind->key = key;
         if (rc == 0)
-            rc = choose(*handle_out, kind, err);
+            rc = weft_blaslt_choose_algorithms(*handle_out, &key,
+                                               &kind->algorithms, err);
         if (rc == 0)
             kinds[n_kinds++] = kind;
         else
             weft_free(kind);
     }
     if (rc == 0)
-        *out = kinds[i]->algorithm;
+        *out = &kinds[i]->algorithms; /* kept as it is */
     pthread_mutex_unlock(&mutex);
     return rc;
 }
@@ -524,11 +342,35 @@ int weft_blaslt_n_kinds(void)
     return n;
 }
 
+/* Rows come in pieces of as many as were tested. */
+static cublasStatus_t multiply(cublasLtHandle_t handle,
+                               struct weft_blaslt_product p,
+                               const struct weft_blaslt_algorithms *has,
+                               cudaStream_t stream, const char *a,
+                               const char *b, char *d)
+{
+    int64_t n = p.n, most = has->most[has->n - 1];
+    size_t in = weft_blaslt_bytes(p.in), out = weft_blaslt_bytes(p.out);
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (p.is_deep)
+        return weft_blaslt_run(handle, &p, &has->of[0], stream, a, b, d);
+    for (int64_t r = 0; r < n && status == CUBLAS_STATUS_SUCCESS; r += most) {
+        int32_t i = 0;
+        p.n = weft_min64(most, n - r);
+        while (p.n > has->most[i])
+            i++;
+        status = weft_blaslt_run(handle, &p, &has->of[i], stream, a,
+                                 b + (size_t) (r * p.ldb) * in,
+                                 d + (size_t) (r * p.ldd) * out);
+    }
+    return status;
+}
+
 void weft_blaslt_multiply(struct weft_blaslt_product p, cudaStream_t stream,
                           const void *a, const void *b, void *d)
 {
     cublasLtHandle_t handle = NULL;
-    cublasLtMatmulAlgo_t algorithm;
+    const struct weft_blaslt_algorithms *algorithms;
     int card = 0;
     if (failure.code != 0)
         return;
@@ -539,11 +381,11 @@ void weft_blaslt_multiply(struct weft_blaslt_product p, cudaStream_t stream,
     p.card = card;
     bool only = chooses;
     chooses = false; /* the proof launches kernels */
-    int rc = find(&p, &handle, &algorithm, &failure);
+    int rc = find(&p, &handle, &algorithms, &failure);
     chooses = only;
     if (rc != 0 || only || !a)
         return;
-    cublasStatus_t status = run(handle, &p, &algorithm, stream, a, b, d);
+    cublasStatus_t status = multiply(handle, p, algorithms, stream, a, b, d);
     if (status != CUBLAS_STATUS_SUCCESS)
         fail(&failure, "a product", status);
 }

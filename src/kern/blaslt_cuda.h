@@ -13,23 +13,25 @@ struct weft_err;
 /* D (m, n) = [D +] op(A) (m, k) op(B) (k, n), column-major, `batch` times: A
  * and D are then stride_a and stride_d numbers apart, B is the same.
  *
- * Products of one kind have one algorithm, and so the same bits for the same
- * numbers. A kind is all of this but the number of tokens, `add`, and where D's
- * columns lie (ldd), of which only the alignment counts, up to 16 bytes. So these
- * have the same bits by construction, whatever else a process computes:
+ * Products of one kind have algorithms that give a row the same bits, however
+ * many rows there are (blaslt_choice_cuda.h). A kind is all of this but the
+ * number of tokens, `add`, and where D's columns lie (ldd), of which only the
+ * alignment counts, up to 16 bytes. So these have the same bits by
+ * construction, whatever else a process computes:
  *
- * - logits that are drawn from and those of training, which are in pieces of the
- *   same columns (head_products_cuda.c);
+ * - logits that are drawn from and those of training, which are in pieces of
+ *   the same columns (head_products_cuda.c);
  * - a block's products in prefill, decode, training, inference and recompute,
  *   which are one function, whether their result is a leaf of a sum or the
  *   result itself;
- * - those of a member of a tp group, of a stage and of a layer that is whole: a
- *   product is one tensor block's, whoever has it;
+ * - those of a member of a tp group, of a stage and of a layer that is whole:
+ *   a product is one tensor block's, whoever has it;
  * - sums that begin with a tile's numbers and those that begin with none.
  *
- * Others are different kinds, whose orders of sums may differ, and nothing relies
- * on their bits: of other numbers of tensor blocks, of f32 and bf16, gradients of
- * weights. The scalar head of critics and reward models is a kernel of ours. */
+ * Others are different kinds, whose orders of sums may differ, and nothing
+ * relies on their bits: of other numbers of tensor blocks, of f32 and bf16,
+ * gradients of weights. The scalar head of critics and reward models is a
+ * kernel of ours. */
 struct weft_blaslt_product {
     cudaDataType_t in, out;
     int32_t trans_a, trans_b, add, batch;

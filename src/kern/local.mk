@@ -11,7 +11,7 @@ kern_sources = \
 	%D%/attention_segment_cuda.h \
 	%D%/attention_tiles_cuda.h \
 	%D%/attention_impl.h \
-	%D%/blaslt_cuda.h \
+	%D%/blaslt_choice_cuda.h %D%/blaslt_cuda.h \
 	%D%/cuda_lang.h \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
@@ -123,8 +123,8 @@ cuda_kernels = \
 	%D%/weight_gradient_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 # Host code of GPUs: C that calls CUDA and these kernels.
-cuda_host_sources = %D%/blaslt_cuda.c %D%/choose_cuda.c %D%/graph_cuda.c \
-	%D%/head_products_cuda.c \
+cuda_host_sources = %D%/blaslt_choice_cuda.c %D%/blaslt_cuda.c \
+	%D%/choose_cuda.c %D%/graph_cuda.c %D%/head_products_cuda.c \
 	%D%/layer_attention_cuda.c %D%/layer_backward_cuda.c \
 	%D%/layer_forward_cuda.c %D%/layer_heads_backward_cuda.c \
 	%D%/layer_norm_backward_cuda.c %D%/products_cuda.c

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over the leaves of a tree, and the comparison that products are tested
- * by at the start. */
+/* Sums over the leaves of a tree, and what products are tested with at the
+ * start. */
 #include "kern/rmsnorm_cuda.h"
 #include "kern/sum_blocks_cuda.h"
 
@@ -135,6 +135,59 @@ void weft_sum_leaves_norm_cuda(cudaStream_t stream, int64_t m, int64_t n,
     if (m > 0)
         WEFT_BY_DTYPE(norm->dtype, sum_leaves_norm_of, stream, m, n, leaves,
                       bias, residual, y, norm);
+}
+
+/* Number k of a vector, by splitmix64 (Steele and others, 2014). */
+static __device__ float number_of(int64_t vector, int64_t k, bool cancels)
+{
+    uint64_t z = ((uint64_t) vector << 32 ^ (uint64_t) k)
+                   * 0x9e3779b97f4a7c15u
+               + (cancels ? 0xd1342543de82ef95u : 0);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    float x = (float) (int32_t) (z >> 32) * 0x1p-31f;
+    return x / (float) (1 << (z & 7));
+}
+
+/* A thread has so many numbers of a vector. */
+enum { NUMBERS = 64 };
+
+template <enum weft_dtype DTYPE>
+static __global__ void fill_operand(int64_t size, int64_t n_pieces,
+                                    struct weft_operand_cuda o, void *out)
+{
+    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
+    if (i >= size)
+        return;
+    int64_t vector = i / n_pieces, half = o.depth / 2;
+    int64_t k = i % n_pieces * NUMBERS;
+    int64_t end = k + NUMBERS < o.depth ? k + NUMBERS : o.depth;
+    int64_t at = vector / o.n * o.set + vector % o.n * o.step;
+    for (; k < end; k++) {
+        bool repeats = k >= half && k < 2 * half
+                    && (!o.cancels || vector % 2 == 1);
+        float x = number_of(vector, repeats ? k - half : k, o.cancels);
+        store_as<DTYPE>(out, at + k * o.depth_step,
+                        repeats && o.cancels ? -x : x);
+    }
+}
+
+template <enum weft_dtype DTYPE>
+static void fill_operand_of(cudaStream_t stream,
+                            const struct weft_operand_cuda *o, void *out)
+{
+    int64_t n_pieces = weft_ceil_div(o->depth, NUMBERS);
+    int64_t size = o->n * o->n_sets * n_pieces;
+    WEFT_LAUNCH(fill_operand<DTYPE>, blocks_for(size, THREADS), THREADS,
+                stream, size, n_pieces, *o, out);
+}
+
+void weft_fill_operand_cuda(cudaStream_t stream, enum weft_dtype dtype,
+                            const struct weft_operand_cuda *operand,
+                            void *out)
+{
+    WEFT_BY_DTYPE(dtype, fill_operand_of, stream, operand, out);
 }
 
 /* All threads that write, write the same. */

@@ -43,9 +43,28 @@ void weft_gemm_norm_cuda(struct CUstream_st *stream,
                          const struct weft_k_gemm_args *args,
                          const struct weft_norm_cuda *norm, void *scratch);
 
+/* An operand of a product that is tested: n vectors of so many numbers in
+ * each of n_sets. */
+struct weft_operand_cuda {
+    int64_t n, depth;
+    int64_t step;       /* between vectors */
+    int64_t depth_step; /* between numbers of a vector */
+    int32_t n_sets;
+    int64_t set; /* between sets */
+    bool cancels;
+};
+/* Fills it with numbers up to 1, of several sizes. One operand of a product
+ * repeats the first half of each vector in its second, and the other, which
+ * `cancels`, has the first half negated there, in every other vector: what is
+ * left of such a sum are its roundings, so that another order shows in nearly
+ * every number, also where it is rounded to bf16. */
+void weft_fill_operand_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
+                            const struct weft_operand_cuda *operand,
+                            void *out);
+
 /* *is_unlike_out = whether a and b differ in some row of n_bytes (even), n of
- * them in each of n_sets. Rows of a are ld_a bytes apart, those of b ld_b; sets
- * are set_bytes apart in both. */
+ * them in each of n_sets. Rows of a are ld_a bytes apart, those of b ld_b;
+ * sets are set_bytes apart in both. */
 void weft_find_unlike_cuda(struct CUstream_st *stream, int64_t n,
                            int32_t n_sets, size_t n_bytes, size_t set_bytes,
                            const void *a, size_t ld_a, const void *b,

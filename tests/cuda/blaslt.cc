@@ -126,22 +126,35 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Partial sums of an algorithm that is proposed for such a result: an order of
- * its own, in which another size, or another leading dimension, may differ. */
+/* Partial sums of an algorithm that is proposed for such a result: an order
+ * of its own, in which another size, or another leading dimension, may
+ * differ. */
 static uint64_t own_parts(const weft_lt_layout *d)
 {
     return 2 << (d->rows * 7919 + (uint64_t) d->ld * 104729) / 64 % 3;
 }
 
+/* Whether another order comes first: for few rows and for many, of products
+ * whose result has a column for each. */
+static bool begins_with_other(cublasLtMatmulDesc_t desc,
+                              const weft_lt_layout *d)
+{
+    return desc->op[1] == CUBLAS_OP_N && (d->columns < 8 || d->columns > 64);
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
     cublasLtMatmulPreference_t preference, int n_asked,
     cublasLtMatmulHeuristicResult_t out[], int *n_out)
 {
-    static const char *const kinds[] = {"failed", "split", "workspace",
-                                        "good",   "good",  "uneven"};
+    bool other = begins_with_other(desc, d);
+    const char *const kinds[] = {"failed", "split",
+                                 "workspace", other ? "other" : "good",
+                                 "good",   "uneven"};
     const char *all = getenv("WEFT_CARDS_ALGORITHM");
+    if (all && strcmp(all, "other") == 0 && !other)
+        all = NULL;
     *n_out = 0;
     for (const char *kind : kinds) {
         cublasLtMatmulHeuristicResult_t *r = &out[*n_out];
@@ -149,19 +162,31 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         if (*n_out == n_asked)
             break;
         *r = {};
-        r->algo.data[0] = strcmp(is, "uneven") == 0;
+        r->algo.data[0] = strcmp(is, "uneven") == 0 ? 1
+                        : strcmp(is, "many") == 0   ? 2
+                                                    : 0;
         r->algo.data[1] = preference->a;
         r->algo.data[2] = preference->b;
         r->algo.data[3] = preference->d;
         r->algo.data[4] = strcmp(is, "split") == 0 ? 2 : 1;
         r->algo.data[5] = own_parts(d);
+        if (strcmp(is, "other") == 0)
+            r->algo.data[5] = r->algo.data[5] < 8 ? 2 * r->algo.data[5] : 2;
         r->algo.data[6] = strcmp(is, "good") == 0;
+        r->algo.data[7] = d->columns;
         r->workspaceSize = strcmp(is, "workspace") == 0 ? 1 << 20 : 0;
         r->state = strcmp(is, "failed") == 0 ? CUBLAS_STATUS_NOT_SUPPORTED
                                              : CUBLAS_STATUS_SUCCESS;
         ++*n_out;
     }
     return CUBLAS_STATUS_SUCCESS;
+}
+
+static std::atomic<int64_t> n_products[128];
+
+int64_t weft_cards_products(int n_columns)
+{
+    return n_products[n_columns];
 }
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
@@ -358,7 +383,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  algorithm->data[6] && !getenv("WEFT_CARDS_SUMS")
                      ? 0
                      : (int) algorithm->data[5],
-                 algorithm->data[0] ? 1e-3f * (float) (1 + n_calls++ % 7) : 0};
+                 algorithm->data[0] == 1 ? 1e-3f * (float) (1 + n_calls++ % 7)
+                 : algorithm->data[0] == 2 && n > 64 ? 1e-3f
+                                                     : 0};
+    n_products[algorithm->data[6] ? algorithm->data[7] % 128 : 0]++;
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
     weft_emu_load_own((const void *) multiply);
     WEFT_START(multiply, grid, 1, stream, p);

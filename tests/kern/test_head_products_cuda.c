@@ -166,8 +166,8 @@ static void by_members(const struct device *d, const struct model *m,
     dev_free(scratch);
 }
 
-/* Tokens are drawn from the logits that training has, bit for bit: log-probs of
- * their softmax, piece by piece, are those that training computes. */
+/* Tokens are drawn from the logits that training has, bit for bit: log-probs
+ * of their softmax, piece by piece, are those that training computes. */
 static void drawn_is_trained(const struct model *m, const struct rows *r,
                              const struct rows *dev, const float *logits)
 {

@@ -210,8 +210,8 @@ static void test_products(void)
 
 /* ---- Kinds -------------------------------------------------------------- */
 
-/* y with another leading dimension, or added to zeros, has the same bits, and no
- * choice of its own. */
+/* y with another leading dimension, or added to zeros, has the same bits, and
+ * no choice of its own. */
 static void other_results(enum weft_dtype dtype, enum weft_dtype y_dtype,
                           int64_t n, bool widest_first)
 {
@@ -269,8 +269,8 @@ static void other_results(enum weft_dtype dtype, enum weft_dtype y_dtype,
     matrix_free(&w);
 }
 
-/* Also by a library whose sums have another order, which depends on what it was
- * asked for. */
+/* Also by a library whose sums have another order, which depends on what it
+ * was asked for. */
 static void test_kinds(void)
 {
     for (int own = 0; own < 2; own++) {
@@ -400,13 +400,104 @@ static int choose(int64_t n)
 static void test_choice(void)
 {
     static const char *const bad[] = {"failed", "split", "workspace",
-                                      "uneven"};
+                                      "uneven", "many"};
     for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
         setenv("WEFT_CARDS_ALGORITHM", bad[i], 1);
         CHECK(choose(16) == WEFT_EUNSUPPORTED);
         unsetenv("WEFT_CARDS_ALGORITHM");
     }
     CHECK(choose(16) == 0);
+}
+
+/* The columns for which the algorithm was proposed that has computed a
+ * product of m rows, and how many launches it took; 0 columns: none that may
+ * be chosen. */
+static int proposed_for(struct weft_k_gemm_args *a, int64_t m, int *n_out)
+{
+    int64_t before[128];
+    int columns = 0;
+    *n_out = 0;
+    for (int i = 0; i < 128; i++)
+        before[i] = weft_cards_products(i);
+    a->m = m;
+    weft_k_gemm_cuda(0, a, NULL);
+    require_products();
+    for (int i = 0; i < 128; i++)
+        if (weft_cards_products(i) > before[i]) {
+            columns = i;
+            *n_out += (int) (weft_cards_products(i) - before[i]);
+        }
+    return columns;
+}
+
+struct proposed {
+    int64_t m;
+    int columns, n_launches;
+};
+
+/* By which algorithms products with some numbers of rows are computed; the
+ * bits of a row are the same in all of them. */
+static void check_sizes(enum weft_dtype y_dtype, int64_t n, int64_t k,
+                        const struct proposed *want, size_t n_want)
+{
+    enum { M = 120 };
+    size_t element = weft_dtype_bytes(y_dtype);
+    struct matrix x = matrix_random(WEFT_BF16, M, k, k, 1);
+    struct matrix w = matrix_random(WEFT_BF16, n, k, k, 2);
+    struct weft_k_gemm_args a = {.dtype = WEFT_BF16,
+                                 .y_dtype = y_dtype,
+                                 .m = M,
+                                 .n = n,
+                                 .n_blocks = 1,
+                                 .ldx = {k},
+                                 .k = {k},
+                                 .y = dev_new((size_t) (M * n) * element),
+                                 .ldy = n};
+    char *all = weft_alloc_aligned((size_t) (M * n), element);
+    a.x[0] = dev_put(x.data, (size_t) (M * k) * sizeof(uint16_t));
+    a.w[0] = dev_put(w.data, (size_t) (n * k) * sizeof(uint16_t));
+    weft_k_gemm_cuda(0, &a, NULL); /* counts what is tested, too */
+    dev_get(all, a.y, (size_t) (M * n) * element);
+    for (size_t i = 0; i < n_want; i++) {
+        int n_launches, columns = proposed_for(&a, want[i].m, &n_launches);
+        CHECK_INT(columns, want[i].columns);
+        CHECK_INT(n_launches, want[i].n_launches);
+        CHECK(dev_same(a.y, all, (size_t) (want[i].m * n) * element));
+    }
+    dev_free((void *) (uintptr_t) a.x[0]);
+    dev_free((void *) (uintptr_t) a.w[0]);
+    dev_free(a.y);
+    weft_free(all);
+    matrix_free(&x);
+    matrix_free(&w);
+}
+
+/* Few and many rows have algorithms of their own. Those that come first for
+ * them have another order of sums, and are refused, also where results are
+ * few and rounded to bf16; where there are no others, all rows have the one
+ * for 8. More rows than are tested are computed in pieces. */
+static void test_sizes(void)
+{
+    static const struct proposed each[] = {
+        {1, 2, 1},   {2, 2, 1},   {3, 4, 1},   {4, 4, 1},
+        {5, 8, 1},   {8, 8, 1},   {9, 16, 1},  {16, 16, 1},
+        {17, 96, 1}, {96, 96, 1}, {97, 96, 2}, {120, 96, 2}};
+    static const struct proposed some[] = {
+        {1, 8, 1}, {4, 8, 1}, {8, 8, 1}, {16, 16, 1}, {17, 8, 1}, {97, 8, 2}};
+    static const struct proposed wide[] = {
+        {2, 2, 1}, {16, 16, 1}, {17, 16, 2}, {40, 16, 3}};
+    for (int own = 0; own < 2; own++) {
+        if (own)
+            setenv("WEFT_CARDS_SUMS", "own", 1);
+        check_sizes(WEFT_F32, 80 + 8 * own, 64, each, WEFT_COUNT(each));
+        check_sizes(WEFT_BF16, 80 + 8 * own, 64, each, WEFT_COUNT(each));
+        check_sizes(WEFT_BF16, 8, 16 + 8 * own, each, WEFT_COUNT(each));
+        check_sizes(WEFT_F32, 1104 + 8 * own, 16, wide, WEFT_COUNT(wide));
+        setenv("WEFT_CARDS_ALGORITHM", "other", 1);
+        check_sizes(WEFT_BF16, 96 + 8 * own, 64, some, WEFT_COUNT(some));
+        unsetenv("WEFT_CARDS_ALGORITHM");
+    }
+    unsetenv("WEFT_CARDS_SUMS");
 }
 
 /* They are tested in memory that is free; a choice that failed for lack of it is
@@ -422,6 +513,11 @@ static void test_no_memory(void)
     CHECK(choose(40) == 0);
 }
 #else
+static void test_sizes(void)
+{
+    weft_test_skip("only emulated cards say what they were asked for");
+}
+
 static void test_choice(void)
 {
     weft_test_skip("only emulated cards have bad algorithms");
@@ -451,6 +547,6 @@ static void test_opening(void)
 
 WEFT_CUDA_TESTS("kern/products_cuda", {"test_products", test_products},
                 {"test_kinds", test_kinds}, {"test_dw", test_dw},
-                {"test_choice", test_choice},
+                {"test_sizes", test_sizes}, {"test_choice", test_choice},
                 {"test_no_memory", test_no_memory},
                 {"test_opening", test_opening})

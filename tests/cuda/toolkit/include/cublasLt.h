@@ -3,10 +3,11 @@
  * Of cuBLASLt what Weft's products use, for emulated cards: tests only. Names
  * and answers are the library's. A product is one plain loop that has the
  * order of the CPU's kernels: it starts from D where beta is 1, and in bf16
- * takes pairs of k, the odd one first. With WEFT_CARDS_SUMS=own it has several
- * partial sums, and adds D at the end: as the library, an order of its own. How
- * many there are depends on the rows and the leading dimension of the result
- * for which the algorithm was proposed, whatever it is used for.
+ * takes pairs of k, the odd one first. With WEFT_CARDS_SUMS=own it has
+ * several partial sums, and adds D at the end: as the library, an order of
+ * its own. How many there are depends on the rows and the leading dimension
+ * of the result for which the algorithm was proposed, whatever it is used
+ * for.
  */
 #ifndef WEFT_TESTS_CUBLASLT_H
 #define WEFT_TESTS_CUBLASLT_H
@@ -81,17 +82,23 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreferenceAttributes_t which, const void *value,
     size_t n_bytes);
 /* Proposes six algorithms, which refuse matrices that are aligned to fewer
- * bytes than was said. Two may be chosen, the fourth and the fifth. The others
- * have another order of sums: the first has failed, the next splits the depth,
- * the next needs a workspace, and with the last the bits depend on the number
- * of columns and change from call to call. WEFT_CARDS_ALGORITHM makes all of
- * them one kind: failed, split, workspace, uneven. */
+ * bytes than was said. Two may be chosen, the fourth and the fifth; where
+ * there are fewer than 8 columns, or more than 64, the fourth has an order of
+ * sums of its own, and is as good otherwise. The others have another order:
+ * the first has failed, the next splits the depth, the next needs a
+ * workspace, and with the last the bits depend on the number of columns and
+ * change from call to call. WEFT_CARDS_ALGORITHM makes all of them one kind:
+ * failed, split, workspace, uneven; many, whose bits differ among more than
+ * 64 columns; or other, where the fourth is. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
     cublasLtMatmulPreference_t preference, int n_asked,
     cublasLtMatmulHeuristicResult_t out[], int *n_out);
+/* How many products algorithms have computed that may be chosen and were
+ * proposed for so many columns (below 128); 0: the others. */
+int64_t weft_cards_products(int n_columns);
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
     const cublasLtMatmulAlgo_t *algorithm,
     cublasLtMatmulAlgoConfigAttributes_t which, void *value, size_t n_bytes,
