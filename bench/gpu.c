@@ -92,8 +92,8 @@ static void update(struct model *m, struct tile *t)
 {
     const struct weft_k_adamw o = {1e-6f, 0.9f, 0.999f, 1e-8f, 0, 1};
     struct weft_range all = {0, weft_layout_n_chunks(&t->layout)};
-    weft_k_adamw_cuda(NULL, &o, t->n, m->scale, t->grad, t->opt,
-                      t->opt + t->n, t->opt + 2 * t->n);
+    weft_k_adamw_cuda(NULL, &o, t->n, 1, t->grad, t->opt, t->opt + t->n,
+                      t->opt + 2 * t->n);
     weft_k_publish_cuda(NULL, &t->layout, m->s.dtype, all, t->opt, t->fwd);
     weft_k_transpose_cuda(NULL, &t->layout, m->s.dtype, t->fwd, t->bwd);
     weft_k_zero_cuda(NULL, t->grad, t->n * sizeof(float));
@@ -134,8 +134,8 @@ static void run_adamw(void *arg)
     const struct weft_k_adamw o = {1e-6f, 0.9f, 0.999f, 1e-8f, 0, 1};
     for (int32_t b = 0; b < m->s.n_blocks; b++) {
         struct tile *t = &m->head[b];
-        weft_k_adamw_cuda(NULL, &o, t->n, m->scale, t->grad, t->opt,
-                          t->opt + t->n, t->opt + 2 * t->n);
+        weft_k_adamw_cuda(NULL, &o, t->n, 1, t->grad, t->opt, t->opt + t->n,
+                          t->opt + 2 * t->n);
     }
 }
 
@@ -278,7 +278,6 @@ static void bench(size_t i)
 {
     struct weft_err err;
     struct model *m = weft_alloc(1, sizeof *m);
-    const float one = 1;
     int32_t n_rows = shapes[i].n_texts * shapes[i].n;
     m->name = shapes[i].name;
     m->s = shapes[i].s;
@@ -298,7 +297,6 @@ static void bench(size_t i)
     must_err(weft_k_choose_products_cuda(&m->s, true, true, &err), &err);
     model_init(m);
     scratch_init(m, shapes[i].n_texts, shapes[i].n);
-    m->scale = sent(&one, sizeof one);
     train(m, shapes[i].n_texts, shapes[i].n);
     prefill(m, shapes[i].n_texts, shapes[i].n);
     for (int k = 0; k < 3; k++)

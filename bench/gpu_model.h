@@ -57,7 +57,7 @@ struct model {
     int32_t run_targets[MOST_RUNS];
     struct weft_k_kv kv;
     int32_t *token; /* device memory, as all below */
-    float *x[MOST_LAYERS + 1], *dx, *column[5], *scale;
+    float *x[MOST_LAYERS + 1], *dx, *column[5];
     void *saved[MOST_LAYERS], *scratch;
 };
 

@@ -84,7 +84,7 @@ static int adamw_cuda(const void *args, void *const buf[], int n_buf,
     weft_assert(n_buf == 1 + 3 * t->list.n);
     for (int32_t i = 0; i < t->list.n && norm->skip == 0; i++) {
         struct adamw_tile p = tile_of(t, buf + 1, i);
-        weft_k_adamw_cuda(stream, &t->adamw, p.n, &norm->scale, p.grad,
+        weft_k_adamw_cuda(stream, &t->adamw, p.n, norm->scale, p.grad,
                           p.master, p.m, p.v);
         if (p.apart)
             weft_k_publish_cuda(stream, &p.layout, t->shape->dtype, p.chunks,

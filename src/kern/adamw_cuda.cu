@@ -16,12 +16,11 @@ static __device__ __forceinline__ void update(const struct weft_adamw_step &s,
             - s.step_size * *m / (sqrtf(*v) * s.root_bias2 + s.eps);
 }
 
-static __global__ void adamw(struct weft_adamw_step s, int64_t n,
-                             const float *scale, const float *grad,
-                             float *master, float *m, float *v)
+static __global__ void adamw(struct weft_adamw_step s, int64_t n, float c,
+                             const float *grad, float *master, float *m,
+                             float *v)
 {
     int64_t i = 4 * ((int64_t) blockIdx.x * THREADS + threadIdx.x);
-    float c = *scale;
     if (i + 4 <= n) {
         float4 g = load4_as<WEFT_F32>(grad, i);
         float4 w = load4_as<WEFT_F32>(master, i);
@@ -40,7 +39,7 @@ static __global__ void adamw(struct weft_adamw_step s, int64_t n,
 }
 
 void weft_k_adamw_cuda(cudaStream_t stream, const struct weft_k_adamw *o,
-                       size_t n, const float *scale, const float *grad,
+                       size_t n, float scale, const float *grad,
                        float *master, float *m, float *v)
 {
     struct weft_adamw_step s = weft_adamw_step(o);

@@ -7,8 +7,7 @@
  *     scratch; structs with options, and arrays of pointers, are host memory
  *     and read before return;
  *   - the work is put on `stream`, and the function returns at once. Errors of
- *     a launch stay with CUDA: cudaGetLastError();
- *   - what depends on data is read on the device (`scale` of AdamW).
+ *     a launch stay with CUDA: cudaGetLastError().
  *
  * The numerics contract holds: a row's bits do not depend on how many rows
  * there are or where it lies among them. "Bits of the CPU" below: those of the
@@ -286,11 +285,10 @@ size_t weft_k_tied_table_scratch_bytes_cuda(const struct weft_shape *shape,
 void weft_k_tied_table_cuda(struct CUstream_st *stream,
                             const struct weft_shape *shape, int32_t t,
                             const void *head, void *table, void *scratch);
-/* grad, master, m, v: 16-byte aligned. scale: one number. */
+/* grad, master, m, v: 16-byte aligned. */
 void weft_k_adamw_cuda(struct CUstream_st *stream,
-                       const struct weft_k_adamw *o, size_t n,
-                       const float *scale, const float *grad, float *master,
-                       float *m, float *v);
+                       const struct weft_k_adamw *o, size_t n, float scale,
+                       const float *grad, float *master, float *m, float *v);
 
 /* What a step that is put on a stream before its tokens are known takes from
  * the steps before it, from `drawn`, and which of its texts these have ended.

@@ -16,7 +16,8 @@
 /* Of three cards: 64 MiB each, twice what StarPU takes at once. */
 enum { N = 1503, STEPS = 20, BIG = 8 << 20, N_BIG = 20 };
 
-enum { MASTER, M, V, GRAD, SCALE, N_NUMBERS }; /* of AdamW */
+enum { MASTER, M, V, GRAD, N_NUMBERS }; /* of AdamW */
+static const float scale = 0.37f;
 struct state {
     float *x[N_NUMBERS];
     starpu_data_handle_t handle[N_NUMBERS];
@@ -34,7 +35,7 @@ static struct weft_k_adamw options(int64_t step)
 static void step_cpu(void *buffers[], void *arg)
 {
     struct weft_k_adamw o = options((int64_t) (intptr_t) arg);
-    weft_k_adamw(&o, N, *AT(SCALE), AT(GRAD), AT(MASTER), AT(M), AT(V));
+    weft_k_adamw(&o, N, scale, AT(GRAD), AT(MASTER), AT(M), AT(V));
 }
 
 /* The worker's. That something was not ready when StarPU asked may be kept as
@@ -48,7 +49,7 @@ static cudaStream_t stream(void)
 static void step_cuda(void *buffers[], void *arg)
 {
     struct weft_k_adamw o = options((int64_t) (intptr_t) arg);
-    weft_k_adamw_cuda(stream(), &o, N, AT(SCALE), AT(GRAD), AT(MASTER), AT(M),
+    weft_k_adamw_cuda(stream(), &o, N, scale, AT(GRAD), AT(MASTER), AT(M),
                       AT(V));
 }
 
@@ -70,7 +71,7 @@ static struct starpu_codelet step = {
     .cuda_funcs = {step_cuda},
     .cuda_flags = {STARPU_CUDA_ASYNC},
     .nbuffers = N_NUMBERS,
-    .modes = {STARPU_RW, STARPU_RW, STARPU_RW, STARPU_R, STARPU_R},
+    .modes = {STARPU_RW, STARPU_RW, STARPU_RW, STARPU_R},
     .name = "step"};
 static struct starpu_codelet twice = {.cpu_funcs = {double_cpu},
                                       .cuda_funcs = {double_cuda},
@@ -135,11 +136,9 @@ static float *numbers(uint32_t stream, int64_t n)
 static void begin(struct state *s)
 {
     for (int i = 0; i < N_NUMBERS; i++) {
-        int n = i == SCALE ? 1 : N;
-        s->x[i] = numbers((uint32_t) i, n);
+        s->x[i] = numbers((uint32_t) i, N);
         starpu_vector_data_register(&s->handle[i], STARPU_MAIN_RAM,
-                                    (uintptr_t) s->x[i], (uint32_t) n,
-                                    sizeof(float));
+                                    (uintptr_t) s->x[i], N, sizeof(float));
     }
     for (int i = 0; i < N; i++)
         s->x[V][i] *= s->x[V][i];
@@ -175,11 +174,10 @@ static void chain(void)
     come_home(&b);
     for (int i = 0; i < STEPS; i++) {
         struct weft_k_adamw o = options(i + 1);
-        weft_k_adamw(&o, N, *b.x[SCALE], b.x[GRAD], b.x[MASTER], b.x[M],
-                     b.x[V]);
+        weft_k_adamw(&o, N, scale, b.x[GRAD], b.x[MASTER], b.x[M], b.x[V]);
         weft_k_add(b.x[GRAD], b.x[GRAD], N);
     }
-    for (int i = 0; i < SCALE; i++)
+    for (int i = 0; i < N_NUMBERS; i++)
         CHECK(memcmp(a.x[i], b.x[i], N * sizeof(float)) == 0);
     release(&a);
     release(&b);

@@ -20,7 +20,7 @@ static void adamws(void)
     for (size_t k = 0; k < WEFT_COUNT(sizes); k++) {
         size_t n = (size_t) sizes[k], bytes = n * 4;
         float scale = 0.37f;
-        float *host[4], *dev[4], *scale_ = dev_put(&scale, 4);
+        float *host[4], *dev[4];
         for (uint32_t i = 0; i < 4; i++) {
             host[i] = host_rows(i, (int64_t) n);
             for (size_t j = 0; i == 3 && j < n; j++)
@@ -28,13 +28,12 @@ static void adamws(void)
             dev[i] = dev_put(host[i], bytes);
         }
         weft_k_adamw(&o, n, scale, host[0], host[1], host[2], host[3]);
-        weft_k_adamw_cuda(0, &o, n, scale_, dev[0], dev[1], dev[2], dev[3]);
+        weft_k_adamw_cuda(0, &o, n, scale, dev[0], dev[1], dev[2], dev[3]);
         for (int i = 0; i < 4; i++) {
             CHECK(dev_same(dev[i], host[i], bytes));
             dev_free(dev[i]);
             weft_free(host[i]);
         }
-        dev_free(scale_);
     }
 }
 
