@@ -562,6 +562,16 @@ static bool translate(int card, void *call, size_t n_bytes)
     return true;
 }
 
+/* Whether a word is an address of pinned memory. */
+static bool has_pinned(const void *call, size_t n_bytes)
+{
+    const uintptr_t *word = (const uintptr_t *) call;
+    for (size_t i = 0; i < n_bytes / sizeof *word; i++)
+        if (weft_emu_pinned_has((void *) word[i], 1))
+            return true;
+    return false;
+}
+
 static void run_kernel(int card, void *what)
 {
     static long n_run;
@@ -572,6 +582,8 @@ static void run_kernel(int card, void *what)
              && !weft_emu_run(l->grid, l->block, l->run, l + 1))
         return;
     counts[card].n_kernels++;
+    if (has_pinned(l + 1, l->n_bytes))
+        counts[card].n_pinned += (int64_t) l->grid.x * l->grid.y * l->grid.z;
     n_run++;
 }
 

@@ -112,11 +112,20 @@ static void test_host_access(void)
 static void test_kernel_pointers(void)
 {
     float *p = new_filled(1), *pinned = new_pinned(2), pageable[N] = {0};
+    void *to[] = {pinned};
+    int32_t n = N;
+    int64_t before = weft_cards_counts(0).n_pinned;
     weft_k_add_cuda(NULL, p, pinned, N);
     CHECK(value_of(p) == 3);
+    CHECK_INT(weft_cards_counts(0).n_pinned - before, 1); /* of 1024 */
+    weft_k_deal_cuda(NULL, 1, &n, p, to);                 /* in a struct */
+    weft_k_add_cuda(NULL, p, p, N);
+    CHECK(value_of(p) == 6);
+    CHECK(pinned[N - 1] == 3);
+    CHECK_INT(weft_cards_counts(0).n_pinned - before, 2);
     weft_k_add_cuda(NULL, p, pageable, N);
     failed(cudaErrorIllegalAddress, "pageable memory of the host");
-    CHECK(value_of(p) == 3);
+    CHECK(value_of(p) == 6);
     dev_free(p);
     cudaFreeHost(pinned);
 }

@@ -346,6 +346,8 @@ int weft_cards_blocked(void);
 struct weft_cards_counts {
     int64_t n_kernels, bytes_in, bytes_out, bytes_peer;
     int64_t pageable_bytes; /* of those: host memory was not pinned */
+    int64_t n_pinned; /* blocks of kernels that were given pinned memory, in
+                         structs, too: each may read it over PCIe */
     int64_t n_waits;        /* of the host, for a stream or for all */
     int64_t n_loaded;       /* kernels that were, and not by a launch */
     int64_t n_instances;    /* graphs that can be launched */
