@@ -430,6 +430,9 @@ struct weft_gpu_pass {
     const struct weft_shape *shape;
     struct weft_range range; /* a member's blocks */
     int32_t n_rows, n_runs, n_targets;
+    size_t batch_bytes; /* of its batch, of which tasks copy parts; 0: the GPU
+                           has a copy already */
+    bool generates;     /* it is a decode step */
     bool backward, recompute;
 };
 /* The most that one of its tasks takes of a GPU's memory beside its tiles,

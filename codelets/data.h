@@ -84,7 +84,8 @@ struct weft_kl_state {
 struct weft_batch {
     int32_t n_rows, n_runs, n_targets;
     int32_t has_columns;
-    size_t run, token, run_targets, row, target;          /* byte offsets */
+    /* byte offsets of arrays, which lie in this order */
+    size_t run, token, run_targets, row, target;
     size_t weight, label;                                 /* per run, float */
     size_t old_logp, ref_logp, advantage, ret, old_value; /* per target */
     /* Only for a decode step: page numbers (n_slots, pages_per_slot) of the KV

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token embedding and its gradient. */
 #include "codelets/access_list.h"
+#include "codelets/gpu.h"
 #include "codelets/work.h"
-#include "kern/kern_cuda.h"
-#include "rt/codelet.h"
 
 struct embed_args {
     const struct weft_shape *shape;
@@ -12,6 +11,7 @@ struct embed_args {
 struct embed_call {
     const struct weft_shape *shape;
     const void *table[WEFT_MAX_BLOCKS];
+    const struct weft_batch *batch;
     int32_t n;
     const int32_t *token;
     float *out;
@@ -24,9 +24,9 @@ static struct embed_call call_of(const struct embed_args *args,
     struct weft_take take = {buf, n_buf, 0};
     for (int b = 0; b < args->shape->n_blocks; b++)
         call.table[b] = weft_take(&take);
-    const struct weft_batch *batch = weft_take(&take);
-    call.n = batch->n_rows;
-    call.token = weft_batch_at(batch, batch->token);
+    call.batch = weft_take(&take);
+    call.n = call.batch->n_rows;
+    call.token = weft_batch_at(call.batch, call.batch->token);
     call.out = weft_take(&take);
     weft_take_end(&take);
     return call;
@@ -45,6 +45,9 @@ static int embed_cuda(const void *args, void *const buf[], int n_buf,
                       struct weft_exec *x)
 {
     struct embed_call c = call_of(args, buf, n_buf);
+    c.token = weft_gpu_tokens(x, c.batch);
+    if (!c.token)
+        return weft_gpu_failed(x);
     weft_k_embed_cuda(weft_exec_stream(x), c.shape, c.table, c.n, c.token,
                       c.out);
     return 0;

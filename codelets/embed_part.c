@@ -8,6 +8,7 @@ struct embed_rows {
     const struct weft_shape *shape;
     struct weft_range range;
     void *table[WEFT_MAX_BLOCKS]; /* NULL: of no block of the range */
+    const struct weft_batch *batch;
     int32_t n;
     const int32_t *token;
     float *x;
@@ -21,9 +22,9 @@ static struct embed_rows embed_rows_of(const struct weft_member_args *args,
     struct weft_take take = {buf, n_buf, 0};
     if (table_first)
         weft_take_range(&take, args->range, r.table);
-    const struct weft_batch *b = weft_take(&take);
-    r.n = b->n_rows;
-    r.token = weft_batch_at(b, b->token);
+    r.batch = weft_take(&take);
+    r.n = r.batch->n_rows;
+    r.token = weft_batch_at(r.batch, r.batch->token);
     r.x = weft_take(&take);
     if (!table_first)
         weft_take_range(&take, args->range, r.table);
@@ -45,6 +46,9 @@ static int embed_part_cuda(const void *args, void *const buf[], int n_buf,
                            struct weft_exec *x)
 {
     struct embed_rows r = embed_rows_of(args, buf, n_buf, true);
+    r.token = weft_gpu_tokens(x, r.batch);
+    if (!r.token)
+        return weft_gpu_failed(x);
     weft_k_embed_cuda(weft_exec_stream(x), r.shape,
                       (const void *const *) r.table, r.n, r.token, r.x);
     return 0;
@@ -94,12 +98,16 @@ static int embed_select(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     const int32_t *token = weft_batch_at(b, b->token);
     struct CUstream_st *stream = weft_exec_stream(x);
-    if (WEFT_ON_GPU(stream))
+    if (WEFT_ON_GPU(stream)) {
+        token = weft_gpu_tokens(x, b);
+        if (!token)
+            return weft_gpu_failed(x);
         weft_k_embed_select_cuda(stream, args->shape, b->n_rows, token,
                                  args->n_parts, part, out);
-    else
-        weft_k_embed_select(args->shape, b->n_rows, token, args->n_parts,
-                            part, out);
+        return 0;
+    }
+    weft_k_embed_select(args->shape, b->n_rows, token, args->n_parts, part,
+                        out);
     return 0;
 }
 
@@ -138,6 +146,9 @@ static int embed_backward_part_cuda(const void *args, void *const buf[],
                                     int n_buf, struct weft_exec *x)
 {
     struct embed_rows r = embed_rows_of(args, buf, n_buf, false);
+    r.token = weft_gpu_tokens(x, r.batch);
+    if (!r.token)
+        return weft_gpu_failed(x);
     weft_k_embed_backward_cuda(weft_exec_stream(x), r.shape, r.n, r.token,
                                r.x, (float *const *) r.table);
     return 0;

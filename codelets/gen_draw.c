@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "codelets/gen.h"
+#include "codelets/gpu.h"
 #include "codelets/member.h"
-#include "kern/kern_cuda.h"
 
 size_t weft_gen_drawn_bytes(int32_t n_slots)
 {
@@ -62,10 +62,13 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     }
     void *scratch = args->scratch ? weft_take(&take) : NULL;
     weft_take_end(&take);
+    const struct weft_batch *copy = weft_gpu_batch(x, b, b->bytes, 0, NULL);
+    if (!copy)
+        return weft_gpu_failed(x);
     weft_k_sample_cuda(stream, shape, &args->gen.sampling, args->gen.n_stop,
-                       args->gen.stop, n, logits, v, weft_batch_at(b, b->key),
-                       token, weft_gen_drawn_logp(token, args->n_slots),
-                       scratch);
+                       args->gen.stop, n, logits, v,
+                       weft_batch_at(copy, b->key), token,
+                       weft_gen_drawn_logp(token, args->n_slots), scratch);
     return 0;
 }
 

@@ -128,12 +128,13 @@ static int logits_part(const void *args_, void *const buf[], int n_buf,
     const int32_t *index = weft_batch_at(b, b->row);
     struct CUstream_st *stream = weft_exec_stream(x);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = weft_exec_scratch_gpu(
-            x, weft_k_head_scratch_bytes_cuda(shape, n, false));
+        struct weft_k_targets targets;
+        void *scratch = weft_gpu_head_scratch(
+            x, b, weft_k_head_scratch_bytes_cuda(shape, n, false), &targets);
         if (!scratch)
             return weft_gpu_failed(x);
-        weft_k_head_logits_cuda(stream, shape, args->range, &head, n, index,
-                                in, logits, scratch);
+        weft_k_head_logits_cuda(stream, shape, args->range, &head, n,
+                                targets.row, in, logits, scratch);
         return weft_gpu_end(x);
     }
     size_t row = (size_t) shape->hidden * sizeof(float);

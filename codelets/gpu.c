@@ -12,6 +12,26 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static size_t copy_bytes(size_t batch_bytes)
+{
+    return (size_t) weft_round_up((int64_t) batch_bytes, 64);
+}
+
+const struct weft_batch *weft_gpu_batch(struct weft_exec *x,
+                                        const struct weft_batch *b,
+                                        size_t end, size_t bytes,
+                                        void **scratch_out)
+{
+    weft_assert(end <= b->bytes && (scratch_out || bytes == 0));
+    char *copy = weft_exec_scratch_gpu(x, copy_bytes(end) + bytes);
+    if (!copy)
+        return NULL;
+    weft_k_put_cuda(weft_exec_stream(x), copy, b, end);
+    if (scratch_out)
+        *scratch_out = copy + copy_bytes(end);
+    return (const struct weft_batch *) (const void *) copy;
+}
+
 static size_t layer_bytes(const struct weft_gpu_pass *p,
                           const struct weft_k_batch *batch)
 {
@@ -27,7 +47,7 @@ static size_t layer_bytes(const struct weft_gpu_pass *p,
                          : 0;
         most = larger(larger(most, norm), larger(part, whole));
     }
-    return most;
+    return most + (p->generates ? copy_bytes(p->batch_bytes) : 0);
 }
 
 static size_t head_bytes(const struct weft_gpu_pass *p)
@@ -42,7 +62,8 @@ static size_t head_bytes(const struct weft_gpu_pass *p)
     if (p->backward && p->range.n < s->n_blocks)
         most = larger(most,
                       weft_k_head_norm_scratch_bytes_cuda(s, p->n_targets));
-    return weft_loss_columns_bytes(p->n_targets) + most;
+    return copy_bytes(p->batch_bytes) + weft_loss_columns_bytes(p->n_targets)
+         + most;
 }
 
 /* What is done with a tile's gradient and master. */

@@ -87,6 +87,9 @@ static int loss_merge(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     struct CUstream_st *stream = weft_exec_stream(x);
     if (WEFT_ON_GPU(stream)) {
+        if (!weft_loss_copy(&call, b, 0, x))
+            return weft_gpu_failed(x);
+        weft_loss_targets(&call, b, &targets);
         weft_k_head_merge_cuda(stream, shape, &targets, args->join.n_parts,
                                part, c.logp, c.entropy, c.lse);
         return weft_language_loss(&call, b, &c, stats, x);

@@ -48,8 +48,9 @@ static int head_part(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     struct CUstream_st *stream = weft_exec_stream(x);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = weft_exec_scratch_gpu(
-            x, weft_k_head_scratch_bytes_cuda(m->shape, targets.n, false));
+        void *scratch = weft_gpu_head_scratch(
+            x, b, weft_k_head_scratch_bytes_cuda(m->shape, targets.n, false),
+            &targets);
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_head_part_cuda(stream, m->shape, m->range, &head, in, &targets,
@@ -116,8 +117,9 @@ static int head_backward_part(const void *args_, void *const buf[], int n_buf,
     float *dentropy = args->entropy ? c.dentropy : NULL;
     struct CUstream_st *stream = weft_exec_stream(x);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = weft_exec_scratch_gpu(
-            x, weft_k_head_scratch_bytes_cuda(m->shape, targets.n, true));
+        void *scratch = weft_gpu_head_scratch(
+            x, b, weft_k_head_scratch_bytes_cuda(m->shape, targets.n, true),
+            &targets);
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_head_backward_part_cuda(
@@ -188,8 +190,9 @@ static int head_norm_backward(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     struct CUstream_st *stream = weft_exec_stream(x);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = weft_exec_scratch_gpu(
-            x, weft_k_head_norm_scratch_bytes_cuda(args->shape, targets.n));
+        void *scratch = weft_gpu_head_scratch(
+            x, b, weft_k_head_norm_scratch_bytes_cuda(args->shape, targets.n),
+            &targets);
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_head_norm_backward_cuda(stream, args->shape, final, b->n_rows,

@@ -45,9 +45,10 @@ static int logprob(const void *args_, void *const buf[], int n_buf,
     size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
     char *logp;
     if (WEFT_ON_GPU(stream)) {
-        logp = weft_exec_scratch_gpu(
-            x,
-            out_bytes + weft_k_head_scratch_bytes_cuda(s, targets.n, false));
+        logp = weft_gpu_head_scratch(
+            x, b,
+            out_bytes + weft_k_head_scratch_bytes_cuda(s, targets.n, false),
+            &targets);
         if (!logp)
             return weft_gpu_failed(x);
         weft_k_head_logprob_cuda(stream, s, &head, in, &targets,
@@ -82,8 +83,9 @@ static int value_of_rows(const void *args_, void *const buf[], int n_buf,
     size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
     char *value;
     if (WEFT_ON_GPU(stream)) {
-        value = weft_exec_scratch_gpu(
-            x, out_bytes + weft_k_value_scratch_bytes_cuda(s, targets.n));
+        value = weft_gpu_head_scratch(
+            x, b, out_bytes + weft_k_value_scratch_bytes_cuda(s, targets.n),
+            &targets);
         if (!value)
             return weft_gpu_failed(x);
         weft_k_value_cuda(stream, s, final, in, targets.n, targets.row,

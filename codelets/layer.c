@@ -52,9 +52,10 @@ static int layer_forward(const void *args_, void *const buf[], int n_buf,
     if (args->page_bytes)
         weft_gen_open_cache(stream, b, &all, args->shape, args->layer, &kv);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = weft_exec_scratch_gpu(
-            x,
-            weft_k_part_forward_scratch_bytes_cuda(args->shape, all, &view));
+        void *scratch = weft_gpu_layer_scratch(
+            x, b,
+            weft_k_part_forward_scratch_bytes_cuda(args->shape, all, &view),
+            args->page_bytes ? &kv : NULL);
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_layer_forward_cuda(stream, args->shape, &weights, args->layer,

@@ -4,15 +4,6 @@
 #include "codelets/gpu.h"
 #include "codelets/member.h"
 
-/* Scratch of a member's task at a GPU; NULL: an error is written. */
-static void *forward_scratch_gpu(struct weft_exec *x,
-                                 const struct weft_member_args *args,
-                                 const struct weft_k_batch *batch)
-{
-    return weft_exec_scratch_gpu(x, weft_k_part_forward_scratch_bytes_cuda(
-                                        args->shape, args->range, batch));
-}
-
 static int attention_part(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
@@ -36,7 +27,11 @@ static int attention_part(const void *args_, void *const buf[], int n_buf,
         weft_gen_open_cache(stream, b, &args->range, args->shape, args->layer,
                             &kv);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = forward_scratch_gpu(x, args, &view);
+        void *scratch = weft_gpu_layer_scratch(
+            x, b,
+            weft_k_part_forward_scratch_bytes_cuda(args->shape, args->range,
+                                                   &view),
+            args->page_bytes ? &kv : NULL);
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_attention_forward_cuda(
@@ -104,7 +99,9 @@ static int mlp_part(const void *args_, void *const buf[], int n_buf,
         return 0;
     struct CUstream_st *stream = weft_exec_stream(x);
     if (WEFT_ON_GPU(stream)) {
-        void *scratch = forward_scratch_gpu(x, args, &view);
+        void *scratch = weft_exec_scratch_gpu(
+            x, weft_k_part_forward_scratch_bytes_cuda(args->shape,
+                                                      args->range, &view));
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_mlp_forward_cuda(stream, args->shape, args->range, &weights,

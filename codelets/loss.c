@@ -40,7 +40,8 @@ void weft_loss_task_add(struct weft_loss_task *task,
 struct weft_loss_call weft_loss_call_take(struct weft_take *take,
                                           const struct weft_loss_task *task)
 {
-    struct weft_loss_call call = {task, &task->args, 1, 0};
+    struct weft_loss_call call = {
+        .task = task, .args = &task->args, .gate = 1};
     if (task->gate)
         call.gate = *(const float *) weft_take(take);
     if (task->kto_kl)
@@ -48,20 +49,22 @@ struct weft_loss_call weft_loss_call_take(struct weft_take *take,
     return call;
 }
 
-/* Gets scratch for the columns, of the GPU at its place, and returns rest_bytes
- * more behind them. NULL: an error is written. */
-static void *columns_get(struct weft_exec *x, int32_t n, size_t rest_bytes,
+/* Gets scratch for the batch's columns, at a GPU's place behind the batch's
+ * copy there, and returns rest_bytes more behind them. NULL: an error is
+ * written. */
+static void *columns_get(struct weft_exec *x, const struct weft_batch *b,
+                         struct weft_loss_call *call, size_t rest_bytes,
                          struct weft_loss_columns *out)
 {
-    size_t bytes = weft_loss_columns_bytes(n);
+    size_t bytes = weft_loss_columns_bytes(b->n_targets);
     char *p;
     if (WEFT_ON_GPU(weft_exec_stream(x)))
-        p = weft_exec_scratch_gpu(x, bytes + rest_bytes);
+        p = weft_loss_copy(call, b, bytes + rest_bytes, x);
     else
         p = weft_exec_scratch(x, bytes + rest_bytes);
     if (!p)
         return NULL;
-    *out = weft_loss_columns_of(p, n);
+    *out = weft_loss_columns_of(p, b->n_targets);
     return p + bytes;
 }
 
@@ -127,15 +130,16 @@ static void run_losses_gpu(const struct weft_loss_call *call,
     if (loss->loss == WEFT_LOSS_SFT)
         weft_k_sft_losses_cuda(stream, &runs, c->logp, c->entropy, c->dlogp);
     else if (loss->loss == WEFT_LOSS_KTO)
-        weft_k_kto_losses_cuda(
-            stream, &loss->kto, &runs, weft_batch_at(b, b->label),
-            call->kto_kl, c->logp, weft_batch_at(b, b->ref_logp), c->dlogp);
+        weft_k_kto_losses_cuda(stream, &loss->kto, &runs,
+                               weft_loss_at(call, b, b->label), call->kto_kl,
+                               c->logp, weft_loss_at(call, b, b->ref_logp),
+                               c->dlogp);
     else
         weft_k_policy_losses_cuda(stream, &loss->policy, &runs, c->logp,
-                                  weft_batch_at(b, b->old_logp),
-                                  weft_batch_at(b, b->ref_logp),
-                                  weft_batch_at(b, b->advantage), c->entropy,
-                                  c->dlogp, c->dentropy);
+                                  weft_loss_at(call, b, b->old_logp),
+                                  weft_loss_at(call, b, b->ref_logp),
+                                  weft_loss_at(call, b, b->advantage),
+                                  c->entropy, c->dlogp, c->dentropy);
 }
 
 /* What is not written is 0. */
@@ -185,8 +189,7 @@ struct head_buffers {
 
 static int language_loss_gpu(const struct head_buffers *h,
                              const struct weft_shape *shape,
-                             const struct weft_loss_call *call,
-                             struct weft_exec *x)
+                             struct weft_loss_call *call, struct weft_exec *x)
 {
     const struct weft_batch *b = h->batch;
     struct CUstream_st *stream = weft_exec_stream(x);
@@ -195,10 +198,11 @@ static int language_loss_gpu(const struct head_buffers *h,
     size_t forward = weft_k_head_scratch_bytes_cuda(shape, targets.n, false);
     size_t backward = weft_k_head_scratch_bytes_cuda(shape, targets.n, true);
     struct weft_loss_columns c;
-    void *rest = columns_get(x, targets.n,
+    void *rest = columns_get(x, b, call,
                              forward > backward ? forward : backward, &c);
     if (!rest)
         return weft_gpu_failed(x);
+    weft_loss_targets(call, b, &targets);
     weft_k_head_logprob_cuda(stream, shape, h->head, h->in, &targets, scale,
                              c.logp, c.entropy, c.lse, rest);
     int rc = weft_language_loss(call, b, &c, h->stats, x);
@@ -239,7 +243,7 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
     size_t backward = weft_k_head_backward_scratch_bytes(shape, targets.n,
                                                          b->n_runs);
     struct weft_loss_columns c;
-    void *rest = columns_get(x, targets.n,
+    void *rest = columns_get(x, b, &call,
                              forward > backward ? forward : backward, &c);
     if (!rest)
         return WEFT_ENOMEM;
@@ -305,10 +309,11 @@ static int scalar_loss(const struct loss_task *t, struct weft_take *take,
     struct weft_loss_columns c;
     if (WEFT_ON_GPU(stream)) {
         void *rest = columns_get(
-            x, targets.n,
-            weft_k_value_scratch_bytes_cuda(t->shape, targets.n), &c);
+            x, b, &call, weft_k_value_scratch_bytes_cuda(t->shape, targets.n),
+            &c);
         if (!rest)
             return weft_gpu_failed(x);
+        weft_loss_targets(&call, b, &targets);
         weft_k_value_cuda(stream, t->shape, final, in, targets.n, targets.row,
                           c.logp, rest);
         int rc = scalar_losses(&call, b, c.logp, c.dlogp, stats, x);
@@ -318,7 +323,7 @@ static int scalar_loss(const struct loss_task *t, struct weft_take *take,
                                        grad_final, rest);
         return rc;
     }
-    void *rest = columns_get(x, targets.n,
+    void *rest = columns_get(x, b, &call,
                              weft_k_value_scratch_bytes(t->shape), &c);
     if (!rest)
         return WEFT_ENOMEM;

@@ -5,8 +5,7 @@
 #define WEFT_CODELETS_LOSS_H
 
 #include "codelets/access_list.h"
-#include "kern/kern_cuda.h"
-#include "rt/codelet.h"
+#include "codelets/gpu.h"
 
 /* Columns with one value per target: the head's results, and the gradient of
  * the loss with respect to them. */
@@ -48,6 +47,9 @@ struct weft_loss_call {
     const struct weft_loss_args *args;
     float gate;
     double kto_kl;
+    /* At a GPU's place, of weft_gpu_batch(): the arrays before copy_end. */
+    const struct weft_batch *copy;
+    size_t copy_end;
 };
 /* Adds the tiles after all others. */
 void weft_loss_task_add(struct weft_loss_task *task,
@@ -56,9 +58,39 @@ void weft_loss_task_add(struct weft_loss_task *task,
 struct weft_loss_call weft_loss_call_take(struct weft_take *take,
                                           const struct weft_loss_task *task);
 
+/* At a GPU's place: copies there what kernels read more than once. Other
+ * columns they read once, in pinned memory. bytes and return: as
+ * weft_gpu_batch(). */
+WEFT_INLINE void *weft_loss_copy(struct weft_loss_call *call,
+                                 const struct weft_batch *b, size_t bytes,
+                                 struct weft_exec *x)
+{
+    const struct weft_loss_args *loss = call->args;
+    bool is_gspo = loss->loss == WEFT_LOSS_POLICY
+                && loss->policy.kind == WEFT_POLICY_GSPO;
+    void *scratch = NULL;
+    /* A sample's ratio comes before those of its tokens. */
+    call->copy_end = is_gspo ? b->ref_logp : b->old_logp;
+    call->copy = weft_gpu_batch(x, b, call->copy_end, bytes, &scratch);
+    return scratch;
+}
+/* An array of the batch, for kernels. */
+WEFT_INLINE void *weft_loss_at(const struct weft_loss_call *call,
+                               const struct weft_batch *b, size_t offset)
+{
+    return weft_batch_at(offset < call->copy_end ? call->copy : b, offset);
+}
+WEFT_INLINE void weft_loss_targets(const struct weft_loss_call *call,
+                                   const struct weft_batch *b,
+                                   struct weft_k_targets *out)
+{
+    out->row = weft_loss_at(call, b, b->row);
+    out->target = weft_loss_at(call, b, b->target);
+}
+
 /* Each of these computes gradients, and the statistics of every run; on a GPU
- * kernels do, where columns are the GPU's memory, batch and statistics pinned.
- * stats NULL: not wanted, on a GPU. */
+ * kernels do, after weft_loss_copy(), where columns are the GPU's memory and
+ * statistics pinned. stats NULL: not wanted, on a GPU. */
 
 /* dlogp and dentropy (the latter only if weft_loss_has_entropy()) from logp and
  * entropy. */
@@ -89,8 +121,8 @@ WEFT_INLINE struct weft_k_loss_runs weft_loss_runs(
     return (struct weft_k_loss_runs){
         .n = b->n_runs,
         .gate = call->gate,
-        .n_targets = weft_batch_at(b, b->run_targets),
-        .weight = weft_batch_at(b, b->weight),
+        .n_targets = weft_loss_at(call, b, b->run_targets),
+        .weight = weft_loss_at(call, b, b->weight),
         .stats = stats};
 }
 

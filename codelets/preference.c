@@ -46,7 +46,7 @@ int weft_pair_losses(const struct weft_loss_call *call,
     if (WEFT_ON_GPU(stream) && !rc) {
         struct weft_k_loss_runs runs = weft_loss_runs(call, b, stats);
         weft_k_pair_losses_cuda(stream, &call->args->pairs, &runs, c->logp,
-                                weft_batch_at(b, b->ref_logp), c->dlogp);
+                                weft_loss_at(call, b, b->ref_logp), c->dlogp);
         return 0;
     }
     for (int32_t i = 0, at = 0; i < b->n_runs && !rc; i += 2) {
@@ -74,8 +74,9 @@ int weft_score_losses(const struct weft_loss_call *call,
                           "%d runs have %d scores", b->n_runs, b->n_targets);
     if (WEFT_ON_GPU(stream) && !rc) {
         struct weft_k_loss_runs runs = weft_loss_runs(call, b, stats);
-        weft_k_bradley_terry_cuda(stream, call->args->center, &runs, label,
-                                  score, dscore);
+        weft_k_bradley_terry_cuda(stream, call->args->center, &runs,
+                                  weft_loss_at(call, b, b->label), score,
+                                  dscore);
         return 0;
     }
     for (int32_t i = 0; i < b->n_runs && !rc; i += 2) {

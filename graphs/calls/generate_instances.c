@@ -206,7 +206,12 @@ void weft_g_generate_expect(const struct weft_g_generate *gen,
 {
     struct weft_g_stage stage;
     if (!gen->layout.is_gang && !gen->layout.is_gpu_gang) {
-        weft_g_pass_expect(pass, &gen->layout, gen->n_slots, false);
+        weft_g_pass_expect(
+            pass, &gen->layout,
+            &(struct weft_gpu_pass){.n_runs = gen->n_slots,
+                                    .batch_bytes = weft_gen_step_bytes(
+                                        args, gen->n_slots, gen->max_total),
+                                    .generates = true});
         return;
     }
     if (!gen->layout.on_gpus || !weft_rt_is_dry(pass->rt))

@@ -22,6 +22,7 @@ int32_t weft_g_infer_out_place(const struct weft_g_layout *layout, int32_t dp)
 
 /* Packs the samples into a batch, at the first stage's place number 0. */
 static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
+                                    const struct weft_g_layout *places,
                                     const struct weft_g_stage *first,
                                     enum weft_pack_targets targets, int32_t n,
                                     const struct weft_pack_sample *pack,
@@ -30,6 +31,9 @@ static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
     struct weft_batch layout;
     weft_batch_layout((int32_t) pass->n_rows, n_runs, pass->n_targets, false,
                       &layout);
+    weft_g_pass_expect(pass, places,
+                       &(struct weft_gpu_pass){.n_runs = n_runs,
+                                               .batch_bytes = layout.bytes});
     struct weft_tile *batch = weft_g_temp(pass, "inference batch",
                                           WEFT_MEM_SAMPLES, -1, layout.bytes,
                                           first->place[0]);
@@ -163,9 +167,8 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
         pass.n_targets = most->n_targets;
     }
     int32_t n_runs = most ? most->n_runs : n;
-    weft_g_pass_expect(&pass, &view->layout, n_runs, false);
-    struct weft_tile *batch = pack_batch(&pass, &first, targets, n, pack,
-                                         n_runs);
+    struct weft_tile *batch = pack_batch(&pass, &view->layout, &first,
+                                         targets, n, pack, n_runs);
     through(&pass, view, dp, kind, inv_temperature, n, out, batch,
             first.place[0]);
     weft_tile_release(batch);

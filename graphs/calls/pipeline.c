@@ -53,7 +53,10 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
     weft_batch_layout((int32_t) out->pass.n_rows, n_runs, out->pass.n_targets,
                       true, &layout);
     out->batch_bytes = layout.bytes;
-    weft_g_pass_expect(&out->pass, &m->home, n_runs, true);
+    weft_g_pass_expect(&out->pass, &m->home,
+                       &(struct weft_gpu_pass){.n_runs = n_runs,
+                                               .batch_bytes = layout.bytes,
+                                               .backward = true});
     return 0;
 }
 

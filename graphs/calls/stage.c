@@ -72,17 +72,16 @@ void weft_g_choose_products(struct weft_seq *seq,
 }
 
 void weft_g_pass_expect(const struct weft_g_pass *pass,
-                        const struct weft_g_layout *layout, int32_t n_runs,
-                        bool backward)
+                        const struct weft_g_layout *layout,
+                        const struct weft_gpu_pass *more)
 {
     if (!layout->on_gpus || !weft_rt_is_dry(pass->rt))
         return;
-    struct weft_gpu_pass of = {.shape = pass->shape,
-                               .n_rows = (int32_t) pass->n_rows,
-                               .n_runs = n_runs,
-                               .n_targets = pass->n_targets,
-                               .backward = backward,
-                               .recompute = layout->plan.recompute};
+    struct weft_gpu_pass of = *more;
+    of.shape = pass->shape;
+    of.n_rows = (int32_t) pass->n_rows;
+    of.n_targets = pass->n_targets;
+    of.recompute = layout->plan.recompute;
     for (int32_t i = 0; i < layout->plan.tp; i++) {
         of.range = weft_g_layout_member(layout, 0, 0, i)->blocks;
         weft_rt_expect_scratch(pass->rt, weft_gpu_scratch_bytes(&of));

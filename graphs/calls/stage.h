@@ -68,10 +68,11 @@ bool weft_g_next_place(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage,
                        struct weft_g_turn *turn);
 /* Notes what its tasks at GPUs take beside their tiles, and fails the sequence
- * where these cannot compute the model. */
+ * where these cannot compute the model. more: what is not in pass and layout,
+ * n_runs, batch_bytes, generates and backward. */
 void weft_g_pass_expect(const struct weft_g_pass *pass,
-                        const struct weft_g_layout *layout, int32_t n_runs,
-                        bool backward);
+                        const struct weft_g_layout *layout,
+                        const struct weft_gpu_pass *more);
 /* The end of the members at place number p, which begin at stage->lead[p]. */
 int32_t weft_g_members_end(const struct weft_g_stage *stage, int32_t p);
 void weft_g_release_all(struct weft_tile *const tile[], int32_t n);

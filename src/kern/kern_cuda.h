@@ -225,6 +225,11 @@ void weft_k_copy_cuda(struct CUstream_st *stream, void *to, const void *from,
 void weft_k_deal_cuda(struct CUstream_st *stream, int32_t n,
                       const int32_t *n_each, const float *from,
                       void *const to[]);
+/* Copies from pinned memory, when it is the stream's turn. A kernel does it,
+ * as the GPU's copy engine may be busy with a large tile. n_bytes: a multiple
+ * of 8, as are both addresses. */
+void weft_k_put_cuda(struct CUstream_st *stream, void *device,
+                     const void *pinned, size_t n_bytes);
 /* Copies to pinned memory, when it is the stream's turn. */
 void weft_k_get_cuda(struct CUstream_st *stream, void *pinned,
                      const void *device, size_t n_bytes);

@@ -63,6 +63,24 @@ void weft_k_deal_cuda(cudaStream_t stream, int32_t n, const int32_t *n_each,
     }
 }
 
+/* A thread for 8 bytes. */
+static __global__ void put(int64_t n, const uint2 *from, uint2 *to)
+{
+    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
+    if (i < n)
+        to[i] = from[i];
+}
+
+void weft_k_put_cuda(cudaStream_t stream, void *device, const void *pinned,
+                     size_t n_bytes)
+{
+    int64_t n = (int64_t) (n_bytes / sizeof(uint2));
+    weft_assert(n_bytes % sizeof(uint2) == 0);
+    if (n > 0)
+        WEFT_LAUNCH(put, blocks_for(n, THREADS), THREADS, stream, n,
+                    (const uint2 *) pinned, (uint2 *) device);
+}
+
 void weft_k_get_cuda(cudaStream_t stream, void *pinned, const void *device,
                      size_t n_bytes)
 {

@@ -19,6 +19,7 @@ static struct weft_seq *seq;
 /* options of the runtime */
 static struct weft_recording *recorded;
 static bool checks_modes, sends_directly;
+static bool is_apart; /* layouts: GPUs may not use one another's memory */
 
 static inline int n_found(void)
 {
@@ -74,6 +75,28 @@ static inline int64_t n_waits(void)
     return n;
 }
 
+/* How many blocks emulated GPUs have run so far of kernels that were given
+ * pinned memory. */
+static inline int64_t n_pinned(void)
+{
+    int64_t n = 0;
+#ifdef WEFT_CUDA_EXECUTOR
+    for (int i = 0; i < weft_rt_n_gpus(rt); i++)
+        n += weft_cards_counts(i).n_pinned;
+#endif
+    return n;
+}
+
+/* At most so many since n_pinned() was `before`. A batch of these tests is
+ * copied by one block. */
+static inline void check_pinned(int64_t before, int64_t most)
+{
+    int64_t n = n_pinned() - before;
+    if (n > most)
+        printf("\n    %lld blocks have pinned memory\n", (long long) n);
+    CHECK(n <= most);
+}
+
 /* For tasks that were inserted since n_waits() was `before`, none of which may
  * wait for a GPU. */
 static inline void must_wait_once(int64_t before)
@@ -96,6 +119,7 @@ static inline struct weft_g_layout layout_on(const struct weft_shape *shape,
                                              int32_t tp, int32_t pp)
 {
     struct weft_g_job job = weft_g_job_of(rt);
+    job.gpus_apart |= is_apart;
     struct weft_plan plan = {
         .n_nodes = 1, .n_devices = job.n_devices, .n_gpus = job.n_gpus};
     struct weft_g_layout out;

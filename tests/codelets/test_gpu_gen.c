@@ -99,9 +99,11 @@ static struct result generate_at(int place, const struct weft_shape *s,
     *p = layout;
     weft_gen_state_clear(p);
     weft_tile_unacquire(state);
+    int64_t pinned = n_pinned();
     for (int32_t i = 0; i < STEPS; i++)
         step_at(place, s, args, i, state, status);
     must_wait();
+    check_pinned(pinned, STEPS * (1 + SLOTS)); /* keys; what is drawn */
     return (struct result){fetch(state), fetch(status)};
 }
 

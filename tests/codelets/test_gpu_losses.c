@@ -186,11 +186,12 @@ static void whole(struct world *w, const struct weft_loss_args *args,
                                    m->x_bytes);
     struct weft_tile *stats = stats_at(w, args->loss);
     zero_grads(w);
-    int64_t before = n_waits();
+    int64_t before = n_waits(), pinned = n_pinned();
     weft_insert_loss(seq, &w->where, &w->f.model.shape,
                      &w->f.model.fwd[w->place], &w->f.model.bwd[w->place],
                      args, m->batch, m->x, NULL, dx, grad, stats);
     must_wait_once(before);
+    check_pinned(pinned, 1 + N); /* the batch's copy; samples */
     keep_all(w, stats, dx);
     weft_tile_release(dx);
     weft_tile_release(stats);
@@ -223,7 +224,7 @@ static void merged(struct world *w, const struct weft_loss_args *args,
                                    m->x_bytes);
     struct weft_tile *stats = stats_at(w, args->loss);
     zero_grads(w);
-    int64_t before = n_waits();
+    int64_t before = n_waits(), pinned = n_pinned();
     insert_parts(w, m, part);
     for (int k = 0; k < 2; k++) {
         struct weft_tile *dloss = temp_at(
@@ -244,6 +245,7 @@ static void merged(struct world *w, const struct weft_loss_args *args,
     weft_insert_head_norm_backward(seq, &w->where, s, fwd, m->batch, m->x, 2,
                                    roots, dx, grad);
     must_wait_once(before);
+    check_pinned(pinned, 7 + 2 * N); /* 7 tasks copy, 2 have losses */
     keep_all(w, stats, dx);
     for (int k = 0; k < 2; k++) {
         weft_tile_release(part[k].tile);
@@ -313,7 +315,7 @@ static void results(struct world *w, bool by_members, bool into_rollouts)
     for (int i = 0; i < N; i++)
         out[i] = temp_at(w->place, WEFT_MEM_SAMPLES,
                          (size_t) n_response[i] * sizeof(float));
-    int64_t before = n_waits();
+    int64_t before = n_waits(), pinned = n_pinned();
     if (by_members) {
         insert_parts(w, &m, part);
         weft_insert_logprob_merge(seq, &w->where, s, m.batch, 2, part, N,
@@ -326,6 +328,8 @@ static void results(struct world *w, bool by_members, bool into_rollouts)
                             m.batch, m.x, 1, N, out);
     }
     must_wait_once(before);
+    /* copies for heads; the merge, which reads each target once; results */
+    check_pinned(pinned, (by_members ? 2 + 1 : 1) + N);
     for (int i = 0; i < N; i++) {
         keep(w, out[i]);
         if (into_rollouts) {

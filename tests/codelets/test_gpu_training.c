@@ -6,7 +6,10 @@
  * the bits of a CPU place. On a real card each group of numbers is within 1e-5,
  * in bf16 3e-2, of its largest one, but for masters, which a step of AdamW may
  * move either way where a gradient is nothing but rounding; and two cards have
- * the same bits. The host waits for sums of squares alone.
+ * the same bits. The host waits for sums of squares alone. Few blocks may
+ * read pinned memory: those that copy a batch for the embedding, the loss and
+ * the embedding backwards, one for each sample's loss, and one that leaves
+ * each tile's sum of squares there.
  */
 #include "gpus_fixture.h"
 
@@ -309,7 +312,7 @@ static void micro_batch(struct model *m, int32_t first, int32_t n,
     struct weft_tile *stats = temp_at(
         m->place, WEFT_MEM_SAMPLES,
         (size_t) (n * weft_loss_n_stats(loss.loss)) * sizeof(double));
-    int64_t before = n_waits();
+    int64_t before = n_waits(), pinned = n_pinned();
     weft_insert_pack(seq, &where, WEFT_TARGETS_RESPONSE, false, n, sample,
                      NULL, p.batch);
     weft_insert_embed(seq, &where, s, &m->fwd, p.batch, p.x[0]);
@@ -325,6 +328,7 @@ static void micro_batch(struct model *m, int32_t first, int32_t n,
     weft_insert_embed_backward_part(seq, &where, s, weft_all_blocks(s),
                                     p.batch, dx, &m->grad);
     must_wait_once(before);
+    check_pinned(pinned, 3 + n);
     keep_rows(r, p.x[2]);
     keep(r, stats);
     keep_rows(r, dx);
@@ -354,19 +358,22 @@ static void train_at(int place, const struct weft_shape *s, bool two,
         micro_batch(&m, 0, N_SAMPLES, r);
     }
     norm = temp_at(place, WEFT_MEM_SAMPLES, sizeof(struct weft_grad_norm));
-    int64_t before = n_waits();
+    int64_t before = n_waits(), pinned = n_pinned(), n_tiles = 0;
     for (int g = 0; g < N_GROUPS; g++) {
         struct tiles *t = &m.of[g];
         squares[g] = temp_at(place, WEFT_MEM_SAMPLES,
                              weft_squares_bytes(s, t->group, &t->chunks));
         weft_insert_sum_squares(seq, &where, s, t->group, g, &t->chunks,
                                 &t->grad, squares[g]);
+        for (int32_t i = 0; i <= WEFT_MAX_BLOCKS; i++)
+            n_tiles += has(&m, t->group, i);
     }
     weft_insert_grad_norm(seq, &where, s, 0.5f, N_GROUPS, squares, NULL,
                           norm);
     for (int g = 0; g < N_GROUPS; g++)
         update(&m, m.of[g].group, &o, norm);
     must_wait_once(before);
+    check_pinned(pinned, n_tiles);
     keep(r, norm);
     for (int g = 0; g < N_GROUPS; g++)
         weft_tile_release(squares[g]);

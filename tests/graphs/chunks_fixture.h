@@ -96,7 +96,7 @@ static inline void chunk(struct weft_g_generate *gen,
 }
 
 struct counts {
-    int64_t n_waits, n_instances, n_graphs, n_nodes;
+    int64_t n_waits, n_instances, n_graphs, n_nodes, n_pinned;
 };
 /* While the last chunks ran, by card; n_nodes: at their end. */
 static struct counts counted[CARDS];
@@ -113,6 +113,7 @@ static inline void count(bool begin)
         n->n_waits += sign * c.n_waits;
         n->n_instances += sign * c.n_instances;
         n->n_graphs += sign * c.n_graphs;
+        n->n_pinned += sign * c.n_pinned;
         n->n_nodes = c.n_nodes;
     }
 #else /* a card does not tell */

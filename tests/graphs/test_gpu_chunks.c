@@ -168,6 +168,7 @@ static void short_prompts(bool has_loops)
             CHECK_INT(n.n_graphs, has_loops ? CHUNKS : CHUNKS * STEPS - 1);
             CHECK_INT(n.n_instances, 1);
         }
+        CHECK(n.n_pinned <= 2 * CHUNKS); /* where steps are planned, each */
 #endif
         (void) n;
         (void) has_loops;

@@ -41,7 +41,8 @@ static void run(int32_t device, int32_t pp, int32_t kv_blocks,
 {
     struct weft_g_generate gen;
     open_instance(device, pp, kv_blocks, &gen);
-    CHECK(gen.layout.is_gpu_gang == (tp > 1 && device < weft_rt_n_gpus(rt)));
+    CHECK(gen.layout.is_gpu_gang
+          == (tp > 1 && device < weft_rt_n_gpus(rt) && !is_apart));
     iterate(&gen, args, out);
     weft_g_generate_release(&gen);
 }
@@ -154,6 +155,29 @@ static void test_stages(void)
     all_prompts(1, 2);
 }
 
+/* GPUs that may not use one another's memory have tasks for the parts of each
+ * layer, and copy what they read of a step: once for each part of the
+ * embedding, for the join of these, for attention in each layer, for logits
+ * and for the draw, which leaves tokens in pinned memory. */
+static void test_apart(void)
+{
+    struct weft_gen_args args = generation;
+    if (!are_there(2))
+        return;
+    is_apart = true;
+    open_model(0, 2, 1);
+    both(1, 0, false, &args);
+    args.n_stop = 0;
+    both(1, 4, true, &args);
+    for (int k = 0; k < 2; k++)
+        CHECK(counted[k].n_pinned <= N_STEPS * (shape.n_layers + 4 + SLOTS));
+#ifdef WEFT_CUDA_EXECUTOR
+    CHECK(counted[0].n_pinned > 0);
+#endif
+    close_model();
+    is_apart = false;
+}
+
 /* Of 3 members one has two blocks, and of another order of roots. */
 static void test_groups(void)
 {
@@ -229,6 +253,8 @@ static void check_launches(const struct weft_g_layout *layout, int32_t pp,
             CHECK_INT(n->n_graphs,
                       pp == 1 && has_loops ? CHUNKS : N_STEPS - 1);
             CHECK_INT(n->n_waits, pp == 1 && k == 0 ? CHUNKS : 0);
+            /* the address of steps that are put there together */
+            CHECK(n->n_pinned <= (pp == 1 ? CHUNKS + 1 : N_STEPS));
             CHECK(n->n_nodes <= most && n->n_nodes > most / 2);
         }
 }
@@ -374,6 +400,7 @@ int main(void)
 {
     const struct weft_test tests[] = {{"test_stages", test_stages},
                                       {"test_groups", test_groups},
+                                      {"test_apart", test_apart},
                                       {"test_tasks", test_tasks},
                                       {"test_iterations", test_iterations}};
     return gpus_main("graphs/gpu_stages", tests, WEFT_COUNT(tests));

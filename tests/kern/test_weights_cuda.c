@@ -64,6 +64,29 @@ static void test_add(void)
     each_order(additions);
 }
 
+/* From pinned memory: nothing, a word, and more than a block copies. */
+static void puts_all(void)
+{
+    static const size_t words[] = {0, 1, 256, 257, 1000};
+    for (size_t k = 0; k < WEFT_COUNT(words); k++) {
+        size_t n = words[k] * 8;
+        float *x = host_rows(1, 2000);
+        void *pinned = NULL, *to = dev_new(n);
+        REQUIRE(cudaMallocHost(&pinned, n + 8) == cudaSuccess);
+        memcpy(pinned, x, n);
+        weft_k_put_cuda(0, to, pinned, n);
+        CHECK(dev_same(to, x, n));
+        dev_free(to);
+        CHECK(cudaFreeHost(pinned) == cudaSuccess);
+        weft_free(x);
+    }
+}
+
+static void test_put(void)
+{
+    each_order(puts_all);
+}
+
 /* Pieces of all sizes about a block's 256 threads, more than a launch has. */
 static void deals(void)
 {
@@ -610,7 +633,8 @@ static void test_drawn_tokens(void)
 }
 
 WEFT_CUDA_TESTS("kern/weights_cuda", {"test_adamw", test_adamw},
-                {"test_add", test_add}, {"test_deal", test_deal},
+                {"test_add", test_add}, {"test_put", test_put},
+                {"test_deal", test_deal},
                 {"test_sum_squares", test_sum_squares},
                 {"test_publish", test_publish}, {"test_panels", test_panels},
                 {"test_embed", test_embed},
