@@ -88,7 +88,6 @@ static int deal(const struct weft_gpus_asked *asked, int32_t n,
                             "%d; lower it, or leave it out",
                             asked->gpus, asked->n, each, n);
     *out = asked->n > 0 ? asked->n : n / n_ranks;
-    *out = *out < WEFT_MAX_DEVICES ? *out : WEFT_MAX_DEVICES;
     return 0;
 }
 
@@ -114,6 +113,21 @@ int weft_gpu_describe(int32_t gpu, char out[WEFT_GPU_TEXT],
     snprintf(out + n, WEFT_GPU_TEXT - n, ", cuBLASLt %lld",
              (long long) version);
     return 0;
+}
+
+/* Whether StarPU has room for GPUs first.. end - 1. */
+static int check_room(const struct weft_gpus_asked *asked, int32_t first,
+                      int32_t end, struct weft_err *err)
+{
+    int32_t most = weft_rt_max_gpus();
+    if (end <= most)
+        return 0;
+    return weft_err_set(err, WEFT_EUNSUPPORTED,
+                        "GPUs %d to %d of this machine are asked for, and "
+                        "Weft's StarPU was built for its first %d "
+                        "(--enable-maxcudadev): set %s to use fewer, or "
+                        "CUDA_VISIBLE_DEVICES to at most %d",
+                        first, end - 1, most, asked->gpus, most);
 }
 
 /* Whether GPUs first.. end - 1 are of one kind. */
@@ -160,7 +174,7 @@ int32_t weft_gpus_usable(struct weft_err *why)
     char one[WEFT_GPU_TEXT], other[WEFT_GPU_TEXT];
     const char *none;
     int32_t n = list_gpus(device, &none), usable = 0;
-    n = weft_min32(n, WEFT_MAX_DEVICES);
+    n = weft_min32(n, weft_rt_max_gpus());
     for (; usable < n && device[usable].major >= WEFT_K_CUDA_MAJOR;
          usable++) {
         weft_gpu_text(&device[0], one, sizeof one);
@@ -209,7 +223,10 @@ int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
     if (rc)
         return rc;
     int32_t first = rank / asked->n_sharing * used;
-    int32_t end = weft_min32(first + used, WEFT_MAX_DEVICES);
+    int32_t end = first + used;
+    rc = check_room(asked, first, end, err);
+    if (rc)
+        return rc;
     for (int32_t i = first; i < end; i++)
         if (device[i].major < WEFT_K_CUDA_MAJOR)
             return weft_err_set(

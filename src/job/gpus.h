@@ -21,8 +21,9 @@ struct weft_gpus_asked {
  * a launcher lets each see GPUs of its own (weft_gpus_meet()), those are its.
  * Errors, in one sentence that says how to run on CPUs: there is no GPU or
  * driver, the driver is too old, there are fewer than n for each of the ranks
- * here, one has a compute capability that Weft has no code for, or they are of
- * two kinds, whose products may round otherwise. Local. */
+ * here, more than StarPU was built for, one has a compute capability that Weft
+ * has no code for, or they are of two kinds, whose products may round otherwise.
+ * Local. */
 int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err);
 

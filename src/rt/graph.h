@@ -195,6 +195,9 @@ struct weft_gpu_memory weft_rt_gpu_memory(const struct weft_rt *rt);
 bool weft_gpu_memory_is_taken(const struct weft_gpu_memory *memory);
 /* The most devices that this StarPU allows: WEFT_MAX_DEVICES or fewer. */
 int weft_rt_max_devices(void);
+/* GPUs whose numbers are below this are all that this StarPU has room for; of
+ * those that a process sees it may be given no others. */
+int weft_rt_max_gpus(void);
 
 /* ---- Sequences -------------------------------------------------------- */
 

@@ -23,6 +23,8 @@
 enum {
     MAX_DEVICES = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? STARPU_MAXCPUS
                                                     : WEFT_MAX_DEVICES,
+    MAX_GPUS = STARPU_MAXCUDADEVS < WEFT_MAX_DEVICES ? STARPU_MAXCUDADEVS
+                                                     : WEFT_MAX_DEVICES,
     RECORDS = 1 << 17 /* records of all devices: 6 MiB, 25 MB as a trace */
 };
 
@@ -73,6 +75,11 @@ bool weft_gpu_memory_is_taken(const struct weft_gpu_memory *memory)
 int weft_rt_max_devices(void)
 {
     return MAX_DEVICES;
+}
+
+int weft_rt_max_gpus(void)
+{
+    return MAX_GPUS;
 }
 
 /* ---- What was asked for ------------------------------------------------ */
@@ -427,6 +434,12 @@ static int prepare(const struct weft_rt_options *options,
             "%d",
             options->n_gpus, *n_devices_out,
             WEFT_MAX_DEVICES - *n_devices_out);
+    if (!rc && weft_rt_has_cuda()
+        && options->first_gpu + options->n_gpus > MAX_GPUS)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "cannot use %d GPUs, from GPU %d on: StarPU was "
+                          "built for %d",
+                          options->n_gpus, options->first_gpu, MAX_GPUS);
     return rc ? rc : weft_limits_check(n, err);
 }
 

@@ -38,6 +38,9 @@ refused WEFT_CARDS=old "the driver serves CUDA 12.0, and this build needs 13.0; 
 refused WEFT_CARDS=0 "no GPU here: no CUDA device; $cpus"
 refused WEFT_CARDS=2 "'runtime.gpus' is 3, but this machine has 2" \
     runtime.gpus=3
+refused WEFT_CARDS=17 "GPUs 0 to 16 of this machine are asked for, and Weft's \
+StarPU was built for its first 16 (--enable-maxcudadev): set runtime.gpus to use \
+fewer, or CUDA_VISIBLE_DEVICES to at most 16"
 refused WEFT_CARDS_CAPABILITY=7.5 \
     "has compute capability 7.5, and Weft's kernels need 8.0 or later; $cpus"
 card="Emulated card, compute capability"
@@ -115,6 +118,17 @@ done
 for file in $(cd peers-1 && find checkpoints -name '*.safetensors'); do
     cmp "peers-1/$file" "peers-2/$file" >out 2>err || fail "by way of the host: $file"
 done
+# As many cards as StarPU has room for, and the bits of one.
+for n in 1 16; do
+    WEFT_CARDS=$n "$weft" train -q "$quick/sft.yaml" model.actor="$dir/small" \
+        run_dir=cards-$n iterations=1 train.batch=16 numerics.gradient_groups=16 \
+        runtime.devices=gpu >out 2>err || fail "$n cards: status"
+done
+[ "$(wc -l <err)" = 0 ] || fail "16 cards: not all train"
+for file in $(cd cards-1 && find checkpoints -name '*.safetensors'); do
+    cmp "cards-1/$file" "cards-16/$file" >out 2>err || fail "16 cards: $file"
+done
+rm -rf cards-1 cards-16
 # A card that is lost in the second iteration: the next start goes on from the
 # first one's checkpoint, and ends as a run that lost nothing. With fewer cards
 # than its layout needs it says so.
