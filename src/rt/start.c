@@ -249,14 +249,15 @@ static void pools_free(struct weft_rt *rt)
 }
 
 /* Each device has a core of its own, of those that this process may use, where
- * there are enough; where all ranks of the machine may use the same ones, they
- * divide them. StarPU by itself takes the machine's first ones in every
- * rank. */
+ * there are enough; where all ranks of the machine may use the same ones, each
+ * has the first ones of its part, so that ranks lie on all sockets, as their
+ * GPUs do. StarPU by itself takes the machine's first ones in every rank. */
 static void choose_cores(const struct weft_rt *rt, int n_threads,
                          struct starpu_conf *conf)
 {
     const struct weft_host *host = weft_world_host();
     int n = rt->n_devices, ranks = host->share < 1 ? host->n_ranks : 1;
+    int first = host->rank * rt->n_cores / ranks;
     bool alike = host->share * ranks < 1 + 1e-6;
     if (!alike || n * ranks > rt->n_cores) {
         setenv("STARPU_WORKERS_NOBIND", "1", 1);
@@ -267,7 +268,7 @@ static void choose_cores(const struct weft_rt *rt, int n_threads,
         return;
     conf->use_explicit_workers_bindid = 1;
     for (int i = 0; i < STARPU_NMAXWORKERS; i++)
-        conf->workers_bindid[i] = (unsigned) ((host->rank * n + i % n)
+        conf->workers_bindid[i] = (unsigned) ((first + i % n)
                                               * (n_threads / rt->n_cores));
 }
 

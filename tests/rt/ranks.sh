@@ -36,6 +36,11 @@ unset STARPU_WORKERS_NOBIND
 for ranks_bind in core:overload-allowed none; do
     job 2 test_ranks --cores || complain "cores, $ranks_bind: status $?"
 done
+# Of a machine of 2 sockets with 4 cores each, which hwloc makes up, ranks have
+# both.
+on_ranks 2 env -u HWLOC_COMPONENTS HWLOC_SYNTHETIC='pack:2 core:4 pu:2' \
+    "$WEFT_BUILDDIR/tests/rt/test_ranks" --spread >log 2>&1 ||
+    complain "ranks of two sockets: status $?"
 export STARPU_WORKERS_NOBIND="$nobind"
 
 # Those of one job share all cores: who does not sleep has to say so.

@@ -7,6 +7,7 @@
 #include "rank_fixture.h"
 
 #include <sched.h>
+#include <starpu.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -662,6 +663,25 @@ static void test_cores(void)
         CHECK_INT(n_device, 1);
 }
 
+/* Ranks that may use the same cores divide them, and each has the first of its
+ * part: on the machine that ranks.sh makes up, of 2 sockets, ranks of one device
+ * are on both. */
+static void test_spread(void)
+{
+#if defined(STARPU_HAVE_HWLOC) && defined(WEFT_HAVE_HWLOC)
+    struct weft_err err;
+    struct weft_topology topology;
+    REQUIRE_OK(weft_topology_read(&topology, &err), err);
+    REQUIRE(topology.n_cores == 8 && topology.n_threads == 16);
+    start(1, false);
+    CHECK_INT(starpu_worker_get_hwloc_obj(0)->logical_index,
+              weft_world_rank() * topology.n_threads / weft_world_size());
+    stop();
+#else
+    weft_test_skip("no hwloc");
+#endif
+}
+
 static bool has_mpi(void)
 {
 #ifdef WEFT_HAVE_MPI
@@ -673,12 +693,15 @@ static bool has_mpi(void)
 
 int main(int argc, char **argv)
 {
-    /* ranks.sh asks for this one by itself: tests leave threads unbound */
+    /* ranks.sh asks for these by themselves: tests leave threads unbound */
     static const struct weft_test cores[] = {{"test_cores", test_cores}};
+    static const struct weft_test spread[] = {{"test_spread", test_spread}};
     if (argc > 1 && strcmp(argv[1], "--has-mpi") == 0)
         return has_mpi() ? 0 : 1;
     if (argc > 1 && strcmp(argv[1], "--cores") == 0)
         return ranks_main("rt/ranks", cores, WEFT_COUNT(cores));
+    if (argc > 1 && strcmp(argv[1], "--spread") == 0)
+        return ranks_main("rt/ranks", spread, WEFT_COUNT(spread));
     static const struct weft_test tests[] = {
         {"test_ring", test_ring},
         {"test_foreign_insert", test_foreign_insert},
