@@ -171,6 +171,8 @@ static void read_system(struct weft_topology *t)
         n = CPU_COUNT(&mask);
     t->n_threads = n > 0 ? (int) n : 1;
     t->n_cores = t->n_threads;
+    n = sysconf(_SC_NPROCESSORS_ONLN);
+    t->n_all_cores = n > 0 ? (int) n : t->n_cores;
     t->n_packages = 1;
     t->n_numa = 1;
     t->numa_bytes[0] = t->memory_bytes;
@@ -245,7 +247,9 @@ static int read_hwloc(struct weft_topology *t, struct weft_err *err)
     hwloc_bitmap_free(mask);
     if (t->n_cores < 1)
         t->n_cores = t->n_threads;
-    int n = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_PACKAGE);
+    int n = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_CORE);
+    t->n_all_cores = n > 0 ? n : t->n_threads;
+    n = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_PACKAGE);
     t->n_packages = n > 0 ? n : 1;
     t->l1d_bytes = cache_bytes(h, HWLOC_OBJ_L1CACHE);
     t->l2_bytes = cache_bytes(h, HWLOC_OBJ_L2CACHE);

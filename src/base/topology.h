@@ -19,6 +19,7 @@ struct weft_topology {
     char cpu_name[128];
     int n_packages;
     int n_cores;       /* of this process's affinity mask */
+    int n_all_cores;   /* of the machine, or of this control group's part */
     int n_threads;     /* hardware threads of that mask */
     int n_usable;      /* threads, fewer with a CPU quota; >= 1 */
     int64_t l1d_bytes; /* one cache of each level, of the first core */

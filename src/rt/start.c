@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/topology.h"
@@ -444,6 +445,25 @@ static int prepare(const struct weft_rt_options *options,
     return rc ? rc : weft_limits_check(n, err);
 }
 
+/* Says so where a launcher has bound this rank, the first of its machine, to
+ * fewer cores than its GPUs want: their workers never sleep while tasks are
+ * under way, and beside the devices' are threads that insert tasks, pass
+ * messages and copy. */
+static void tell_few_cores(const struct weft_rt_options *options, int n_cpus,
+                           const struct weft_topology *topology, int n_cores)
+{
+    enum { OTHERS = 3 };
+    int n = options->n_gpus, wanted = n + n_cpus + OTHERS;
+    if (n == 0 || n_cores >= weft_min32(wanted, topology->n_all_cores)
+        || weft_world_host()->rank > 0)
+        return;
+    weft_warn("a rank may use %d of %d cores, and with %d GPU%s and %d CPU "
+              "device%s wants %d: its threads wait for one another; start it "
+              "with mpirun's --bind-to none, or srun's --cpus-per-task=%d",
+              n_cores, topology->n_all_cores, n, n > 1 ? "s" : "", n_cpus,
+              n_cpus == 1 ? "" : "s", wanted, wanted);
+}
+
 static int check_same(const char *what, int n, struct weft_err *err)
 {
     int first = n, rc = 0;
@@ -581,6 +601,7 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
         rc = weft_world_agree(weft_world_knows_gpus(err), err);
     if (rc)
         goto err_started;
+    tell_few_cores(options, n_devices, &topology, n_cores);
     rt = rt_create(options, &topology, n_devices);
     if (rt) {
         rt->n_cores = n_cores;

@@ -47,6 +47,7 @@ static void test_topology_read_this_machine(void)
     REQUIRE(sched_getaffinity(0, sizeof mask, &mask) == 0);
     CHECK_INT(t.n_threads, CPU_COUNT(&mask));
     CHECK(t.n_cores >= 1 && t.n_cores <= t.n_threads);
+    CHECK(t.n_all_cores >= t.n_cores);
     CHECK(t.n_usable >= 1 && t.n_usable <= t.n_threads);
     CHECK(t.n_packages >= 1);
     CHECK(t.n_numa >= 1);

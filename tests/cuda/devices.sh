@@ -169,6 +169,37 @@ if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
     unset WEFT_CARDS
 fi
 
+# A rank that is bound to fewer cores than its GPUs want says so, once.
+few="a rank may use 1 of .* cores, and with 1 GPU and 1 CPU device wants 5: its \
+threads wait for one another; start it with mpirun's --bind-to none, or srun's \
+--cpus-per-task=5"
+on_cores() # N words before weft: N lines say so
+{
+    n=$1
+    shift
+    "$@" "$weft" train -q "$quick/sft.yaml" model.actor="$dir/small" \
+        run_dir=run iterations=1 train.batch=4 runtime.devices=gpu >out 2>err ||
+        fail "$*: status"
+    [ "$(grep -c "$few" err)" = "$n" ] || fail "$*: not $n times"
+    rm -rf run
+}
+allowed=$(taskset -cp $$ 2>err | sed 's/.*: \([0-9]*\).*/\1/')
+if [ -n "$allowed" ] && [ "$("$weft" info --json |
+    sed 's/.*"cores": \([0-9]*\).*/\1/')" -gt 1 ]; then
+    on_cores 0 env
+    on_cores 1 taskset -c "$allowed"
+    if command -v on_ranks >/dev/null; then
+        export WEFT_CARDS=2
+        on_cores 0 on_ranks 2
+        ranks_bind=core:overload-allowed
+        on_cores 1 on_ranks 2
+        ranks_bind=none
+        unset WEFT_CARDS
+    fi
+else
+    echo "bound to a core: skipped, there is one, or no taskset"
+fi
+
 # weft profile: GPUs are measured, and the file is theirs alone.
 profile() # STATUS 'sentence' VARIABLES words
 {
