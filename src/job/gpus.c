@@ -18,8 +18,7 @@ static struct {
     bool differ; /* some see others, too, or in another order */
 } sharers;
 
-/* Ranks of other machines never see the same. (Slices of a GPU have its id, so
- * that ranks with a slice each are taken to share it.) */
+/* Ranks of other machines never see the same. */
 void weft_gpus_meet(void)
 {
     enum { MOST = 16 }; /* by which a rank's are told apart */
@@ -46,12 +45,28 @@ void weft_gpus_meet(void)
     weft_free(all);
 }
 
+/* Whether there are ranks on this machine that see none of this one's GPUs. */
+static bool sees_its_own(void)
+{
+    int rank;
+    return sharers.n > 0 && sharers.n < weft_world_here(&rank);
+}
+
 /* n_ranks on this machine have none that only some of them share. */
 static int check_sharing(const struct weft_gpus_asked *asked, int32_t n_ranks,
                          struct weft_err *err)
 {
     if (n_ranks % asked->n_sharing == 0)
         return 0;
+    if (sees_its_own())
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "'runtime.ranks_per_gpu' is %d, but %s (CUDA_VISIBLE_DEVICES, "
+            "srun "
+            "--gpus-per-task): leave it out, or let ranks see the same GPUs",
+            asked->n_sharing,
+            n_ranks > 1 ? "others see none of the GPUs that some ranks share"
+                        : "each rank sees GPUs of its own");
     return weft_err_set(
         err, WEFT_EINVAL,
         "'runtime.ranks_per_gpu' is %d, but the job has %d "
@@ -83,10 +98,12 @@ static int deal(const struct weft_gpus_asked *asked, int32_t n,
         snprintf(each, sizeof each, " for each of %d ranks",
                  n_ranks * asked->n_sharing);
     if (asked->n > n / n_ranks)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "'%s' is %d%s, but this machine has "
-                            "%d; lower it, or leave it out",
-                            asked->gpus, asked->n, each, n);
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "'%s' is %d%s, but %s "
+            "%d; lower it, or leave it out",
+            asked->gpus, asked->n, each,
+            sees_its_own() ? "this rank sees" : "this machine has", n);
     *out = asked->n > 0 ? asked->n : n / n_ranks;
     return 0;
 }
@@ -277,10 +294,9 @@ int weft_context_open_gpus(int n_gpus, struct weft_context **out,
                                        "GPUs, or 0 for all",
                                        n_gpus)
                         : 0;
-    if (!rc) {
-        weft_gpus_meet();
+    weft_gpus_meet();
+    if (!rc)
         rc = weft_gpus_ask(&asked, &n, &first, err);
-    }
     rc = weft_world_agree(rc, err);
     options.rt.n_gpus = n;
     options.rt.first_gpu = first;

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static int attribute(cudaDeviceAttr what, int device)
 {
@@ -12,6 +14,24 @@ static int attribute(cudaDeviceAttr what, int device)
     return value;
 }
 
+static uint64_t hash(uint64_t id, const char *bytes, size_t n) /* FNV-1a */
+{
+    for (size_t i = 0; i < n; i++)
+        id = (id ^ (unsigned char) bytes[i]) * 0x100000001b3u;
+    return id;
+}
+
+/* Slices of a GPU (MIG) have the GPU's identity and its place on the bus, and the
+ * runtime's interface has nothing else that tells them apart. A process can use
+ * but one, and what gives it that names it in this variable; where a container
+ * does it otherwise, ranks with slices of one GPU are taken to share it. */
+static uint64_t hash_slice(uint64_t id)
+{
+    const char *seen = getenv("CUDA_VISIBLE_DEVICES");
+    bool is_slice = seen && strncmp(seen, "MIG-", 4) == 0;
+    return is_slice ? hash(id, seen, strcspn(seen, ",")) : id;
+}
+
 static int fill(struct weft_k_device *d, int device)
 {
     cudaDeviceProp prop;
@@ -19,10 +39,9 @@ static int fill(struct weft_k_device *d, int device)
         return -1;
     snprintf(d->name, sizeof d->name, "%.*s", (int) sizeof d->name - 1,
              prop.name);
-    uint64_t id = 0xcbf29ce484222325u; /* FNV-1a; never 0, nor negative */
-    for (int i = 0; i < (int) sizeof prop.uuid.bytes; i++)
-        id = (id ^ (unsigned char) prop.uuid.bytes[i]) * 0x100000001b3u;
-    d->id = (int64_t) (id >> 1 | 1);
+    uint64_t id = hash_slice(
+        hash(0xcbf29ce484222325u, prop.uuid.bytes, sizeof prop.uuid.bytes));
+    d->id = (int64_t) (id >> 1 | 1); /* never 0, nor negative */
     d->memory_bytes = (int64_t) prop.totalGlobalMem;
     d->major = prop.major;
     d->minor = prop.minor;

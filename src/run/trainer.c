@@ -398,7 +398,8 @@ int weft_trainer_open_with(const char *config, int n_override,
     if (!rc)
         rc = weft_run_check_supported(&t->config, "training has", err);
     rc = weft_world_agree(rc, err);
-    if (!rc && t->config.runtime.devices == WEFT_ON_GPUS)
+    /* that ranks have the same configuration is only seen later */
+    if (!rc && weft_world_max(t->config.runtime.devices == WEFT_ON_GPUS))
         weft_gpus_meet();
     if (!rc)
         rc = open_all(t, err);

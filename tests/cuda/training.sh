@@ -123,6 +123,30 @@ END
     own=4
     WEFT_CARDS=2 train its-own-2 tied numerics.dtype=f32 layout=dp2tp2pp1 \
         runtime.devices=gpu runtime.gpus=2 && same cpu-f32 its-own-2
+    own=1
+    while read -r sentence words; do
+        # shellcheck disable=SC2086
+        WEFT_CARDS=1 $on "$weft" train -q "$quick/sft.yaml" run_dir=run \
+            model.actor="$dir/tied" runtime.devices=gpu $words >out 2>&1
+        grep -qF "$(echo "$sentence" | tr _ ' ')" out || fail "its own, $words"
+    done <<'END'
+'runtime.gpus'_is_2,_but_this_rank_sees_1; runtime.gpus=2
+is_2,_but_each_rank_sees_GPUs_of_its_own runtime.ranks_per_gpu=2
+END
+    # Slices of one card; and a rank that has no GPUs, by its configuration.
+    cat >slice.sh <<'END'
+export CUDA_VISIBLE_DEVICES=MIG-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+exec "$@"
+END
+    on="on_ranks 2 sh slice.sh"
+    WEFT_CARDS=1 train slices tied numerics.dtype=f32 layout=tp2 \
+        runtime.devices=gpu && same cpu-f32 slices
+    # shellcheck disable=SC2016
+    WEFT_CARDS=2 on_ranks 2 sh -c '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 0 ] ||
+        set -- "$@" runtime.devices=1; exec "$@"' - "$weft" train -q \
+        "$quick/sft.yaml" run_dir=run model.actor="$dir/tied" \
+        runtime.devices=gpu >out 2>&1
+    grep -q "all ranks must have the same" out || fail "GPUs of one rank alone"
     own=0 on=
     # shellcheck disable=SC2016
     WEFT_CARDS=2 on_ranks 2 sh -c '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 0 ] ||
