@@ -348,12 +348,12 @@ struct weft_cards_counts {
     int64_t pageable_bytes; /* of those: host memory was not pinned */
     int64_t n_pinned; /* blocks of kernels that were given pinned memory, in
                          structs, too: each may read it over PCIe */
-    int64_t n_waits;        /* of the host, for a stream or for all */
-    int64_t n_loaded;       /* kernels that were, and not by a launch */
-    int64_t n_instances;    /* graphs that can be launched */
-    int64_t n_nodes;        /* of the last of them; of a loop, its body's */
-    int64_t n_graphs;       /* launches of them */
-    int64_t peak_bytes; /* the most that the card has held of this process,
+    int64_t n_waits;  /* of the host, for a stream or for all */
+    int64_t n_loaded; /* kernels that were, and not by a launch */
+    int64_t n_instances; /* graphs that can be launched */
+    int64_t n_nodes;     /* of the last of them; of a loop, its body's */
+    int64_t n_graphs;    /* launches of them */
+    int64_t peak_bytes;  /* the most that the card has held of this process,
                            counted in its pages of 2 MiB */
     int64_t is_open; /* the process has used the card, so that CUDA has taken
                         some of its memory for it (a context) */
