@@ -47,6 +47,12 @@ int weft_environment_check(struct weft_err *err)
     return 0;
 }
 
+bool weft_environment_blocks(void)
+{
+    const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+    return value && *value && strcmp(value, "0") != 0;
+}
+
 static bool folder_is_good(const char *path)
 {
     struct weft_err err;

@@ -3,6 +3,8 @@
 #ifndef WEFT_RT_ENVIRONMENT_H
 #define WEFT_RT_ENVIRONMENT_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 /* Refuses variables that ask StarPU for what Weft decides itself: ignoring them
@@ -19,6 +21,10 @@ void weft_environment_set_home(void);
  * once the files are there. Returns its descriptor, which the caller closes, or
  * -1. */
 int weft_environment_lock_home(int n_gpus);
+
+/* Whether CUDA waits for the end of each kernel that is launched
+ * (CUDA_LAUNCH_BLOCKING). */
+bool weft_environment_blocks(void);
 
 /* Whether StarPU can start so many devices within the process's limits. */
 int weft_limits_check(int n_devices, struct weft_err *err);

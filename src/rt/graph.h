@@ -183,7 +183,8 @@ int weft_rt_devices_per_rank(const struct weft_rt *rt);
 /* Whether this program and its StarPU were built with CUDA. */
 bool weft_rt_has_cuda(void);
 int weft_rt_n_gpus(const struct weft_rt *rt); /* of a rank */
-/* Whether in some rank a GPU may not use the memory of another one. */
+/* Whether in some rank a GPU may not use the memory of another one, or may not
+ * wait for its kernels. */
 bool weft_rt_gpus_apart(const struct weft_rt *rt);
 /* Of the GPU of this rank whose tiles may take least: how much, and what of
  * its memory was free when the runtime started; SIZE_MAX where it has none. */

@@ -166,6 +166,19 @@ static int cards_load(const struct weft_rt *rt,
     return rc;
 }
 
+/* Kernels that wait for another GPU's would keep a thread whose launches others
+ * may wait for. */
+static bool meetings_block(const struct weft_rt *rt)
+{
+    if (rt->n_cards < 2 || !weft_environment_blocks())
+        return false;
+    if (weft_world_host()->rank == 0)
+        weft_warn("the environment has CUDA_LAUNCH_BLOCKING: each launch "
+                  "waits for its kernel, so tp groups of GPUs decode by "
+                  "tasks of every layer, which takes longer; unset it");
+    return true;
+}
+
 /* Device d is StarPU's worker d, and StarPU numbers those of CUDA first. From
  * here on the host's memory is such that GPUs can read it. */
 static int cards_start(struct weft_rt *rt,
@@ -178,7 +191,7 @@ static int cards_start(struct weft_rt *rt,
             err, WEFT_EUNSUPPORTED, "cannot use %d GPUs: %s", rt->n_cards,
             n > 0 ? "there are fewer" : "StarPU finds none, or has no CUDA");
     weft_card_use(rt);
-    rt->gpus_apart = !weft_card_join_all(rt);
+    rt->gpus_apart = !weft_card_join_all(rt) || meetings_block(rt);
     rt->pool->memory = &weft_memory_pinned;
     rt->pool->rt = rt;
     for (int i = 0; i < n; i++) {

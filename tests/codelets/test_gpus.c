@@ -115,6 +115,26 @@ static void test_places(void)
     stop();
 }
 
+/* Where launches wait for their kernels no kernel may wait for another GPU. */
+static void test_blocking(void)
+{
+    static const struct {
+        const char *value;
+        bool blocks;
+    } cases[] = {{"", false}, {"0", false}, {"1", true}};
+    start(0);
+    bool apart = weft_rt_gpus_apart(rt), several = weft_rt_n_gpus(rt) > 1;
+    stop();
+    for (size_t i = 0; i < WEFT_COUNT(cases); i++) {
+        setenv("CUDA_LAUNCH_BLOCKING", cases[i].value, 1);
+        start(0);
+        unsetenv("CUDA_LAUNCH_BLOCKING");
+        CHECK_INT(weft_rt_gpus_apart(rt),
+                  apart || (several && cases[i].blocks));
+        stop();
+    }
+}
+
 /* Round the places, from the host's through all cards and home. */
 static void round_trip(enum weft_mem_class c, size_t bytes)
 {
@@ -548,6 +568,7 @@ int main(void)
         {"test_start_at_once", test_start_at_once},
         {"test_second_gpu", test_second_gpu},
         {"test_places", test_places},
+        {"test_blocking", test_blocking},
         {"test_copies", test_copies},
         {"test_parts", test_parts},
         {"test_graphs", test_graphs},
