@@ -39,6 +39,7 @@ struct kind {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static cublasLtHandle_t handles[MAX_CARDS];
+static int first_alike[MAX_CARDS]; /* of a card with a handle */
 static struct kind *kinds[MAX_KINDS];
 static int n_kinds;
 static _Thread_local struct weft_err failure;
@@ -103,6 +104,23 @@ int weft_k_products_version_cuda(int64_t *out, struct weft_err *err)
     return rc;
 }
 
+/* The machine's first card that is like this one: what was chosen for that
+ * holds here, too, so that the cards of a rank do not all wait for one
+ * another's. */
+static int alike(int card)
+{
+    struct cudaDeviceProp mine = {.major = 0}, other;
+    if (cudaGetDeviceProperties(&mine, card) != cudaSuccess)
+        return card;
+    for (int i = 0; i < card; i++)
+        if (cudaGetDeviceProperties(&other, i) == cudaSuccess
+            && strcmp(mine.name, other.name) == 0 && mine.major == other.major
+            && mine.minor == other.minor
+            && mine.multiProcessorCount == other.multiProcessorCount)
+            return i;
+    return card;
+}
+
 /* The card's handle. The mutex is held. */
 static int handle_of(int card, cublasLtHandle_t *out, struct weft_err *err)
 {
@@ -117,6 +135,7 @@ static int handle_of(int card, cublasLtHandle_t *out, struct weft_err *err)
         cublasStatus_t status = lt.Create(&handles[card]);
         if (status != CUBLAS_STATUS_SUCCESS)
             rc = fail(err, "starting it", status);
+        first_alike[card] = alike(card);
     }
     *out = handles[card];
     return rc;
@@ -299,7 +318,9 @@ static int find(const struct weft_blaslt_product *p,
 {
     struct weft_blaslt_product key = kind_of(p);
     pthread_mutex_lock(&mutex);
-    int rc = handle_of(key.card, handle_out, err), i = 0;
+    int rc = handle_of(p->card, handle_out, err), i = 0;
+    if (rc == 0)
+        key.card = first_alike[p->card];
     while (rc == 0 && i < n_kinds
            && memcmp(&kinds[i]->key, &key, sizeof key) != 0)
         i++;

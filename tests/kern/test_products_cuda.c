@@ -377,6 +377,20 @@ static void test_dw(void)
 /* ---- The choice --------------------------------------------------------- */
 
 #ifdef WEFT_CUDA_EXECUTOR
+/* What was chosen on one card is not chosen again on another like it. */
+static void test_cards(void)
+{
+    struct product p = {.m = 3, .n = 28, .k = {8}, .n_blocks = 1};
+    setenv("WEFT_CARDS", "2", 1); /* before the first card is used */
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    one_product(&p);
+    int n_kinds = weft_blaslt_n_kinds();
+    CHECK_INT(n_kinds, 1);
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+    one_product(&p);
+    CHECK_INT(weft_blaslt_n_kinds(), n_kinds);
+}
+
 /* Asks for a product of another size each time, as choices are kept. */
 static int choose(int64_t n)
 {
@@ -513,6 +527,11 @@ static void test_no_memory(void)
     CHECK(choose(40) == 0);
 }
 #else
+static void test_cards(void)
+{
+    weft_test_skip("a machine may have one card");
+}
+
 static void test_sizes(void)
 {
     weft_test_skip("only emulated cards say what they were asked for");
@@ -545,8 +564,9 @@ static void test_opening(void)
     one_product(&p);
 }
 
-WEFT_CUDA_TESTS("kern/products_cuda", {"test_products", test_products},
-                {"test_kinds", test_kinds}, {"test_dw", test_dw},
-                {"test_sizes", test_sizes}, {"test_choice", test_choice},
+WEFT_CUDA_TESTS("kern/products_cuda", {"test_cards", test_cards},
+                {"test_products", test_products}, {"test_kinds", test_kinds},
+                {"test_dw", test_dw}, {"test_sizes", test_sizes},
+                {"test_choice", test_choice},
                 {"test_no_memory", test_no_memory},
                 {"test_opening", test_opening})
