@@ -323,5 +323,58 @@ static void test_heads_of_other_sums(void)
     unsetenv("WEFT_CARDS_SUMS");
 }
 
+/* ---- Launches ----------------------------------------------------------- */
+
+#ifdef WEFT_CUDA_EXECUTOR
+/* Kernels of a few rows' logits: weft_gen_graph_nodes() has the same count. */
+static int64_t logits_launches(int32_t v, int32_t n_blocks,
+                               enum weft_dtype dtype)
+{
+    enum { FEW = 5 };
+    struct model m;
+    struct rows r;
+    struct device d;
+    model_init(&m, v, 16, n_blocks, dtype);
+    rows_init(&r, &m, 122, 2);
+    device_init(&d, &m);
+    struct rows dev = rows_put(&r, &m);
+    void *scratch = dev_new(
+        weft_k_head_scratch_bytes_cuda(&m.shape, FEW, false));
+    float *logits = dev_new((size_t) FEW * (size_t) m.v * sizeof(float));
+    int64_t n = 0;
+    for (int i = 0; i < 2; i++) { /* the first time products are chosen */
+        n = weft_cards_counts(0).n_kernels;
+        weft_k_head_logits_cuda(0, &m.shape, (struct weft_range){0, n_blocks},
+                                &d.head, FEW, dev.row, dev.x, logits,
+                                scratch);
+        dev_wait();
+        n = weft_cards_counts(0).n_kernels - n;
+    }
+    dev_free(logits);
+    dev_free(scratch);
+    rows_free(&dev);
+    device_release(&d, &m);
+    rows_release(&r);
+    model_release(&m);
+    return n;
+}
+
+/* Rows and their norm; of each piece a product, in f32 another of columns that
+ * fill no panel, and a copy. */
+static void test_launches_of_logits(void)
+{
+    CHECK_INT(logits_launches(1000, 1, WEFT_BF16), 2 + 2);
+    CHECK_INT(logits_launches(1100, 1, WEFT_BF16), 2 + 2 * 2);
+    CHECK_INT(logits_launches(300, 4, WEFT_BF16), 2 + 4 * 2);
+    CHECK_INT(logits_launches(70, 1, WEFT_F32), 2 + 3);
+}
+#else
+static void test_launches_of_logits(void)
+{
+    weft_test_skip("a card does not count launches");
+}
+#endif
+
 WEFT_CUDA_TESTS("kern/head_products_cuda", {"test_heads", test_heads},
+                {"test_launches_of_logits", test_launches_of_logits},
                 {"test_heads_of_other_sums", test_heads_of_other_sums})
