@@ -16,7 +16,8 @@
 
 enum { THREADS = 128, ITEMS = 16, ALIGN = 4 };
 
-template <int DMAX> struct tile {
+template <int DMAX>
+struct alignas(16) tile { /* read four numbers at a time */
     float q[ITEMS][DMAX];
     float p[PAGE][ITEMS + ALIGN]; /* scores, then probabilities */
     float max[ITEMS], sum[ITEMS], old[ITEMS];

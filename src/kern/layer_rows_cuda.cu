@@ -46,26 +46,31 @@ struct frequencies {
     float of[128]; /* D is at most 256 */
 };
 
-/* A block per run. */
+/* A block for so many rows of a run: an angle takes some hundred clocks, and few
+ * blocks would leave most of a GPU idle. */
+enum { FILL_ROWS = 64 };
 static __global__ void fill(struct some_runs some, struct frequencies f,
                             int64_t d, struct weft_rows_cuda rows)
 {
     int32_t i = (int32_t) blockIdx.x, to = some.first + i;
     struct weft_k_run run = some.run[i];
     int32_t first = some.first_row[i], half = (int32_t) (d / 2);
-    if (some.own_pages)
+    int32_t from = (int32_t) blockIdx.y * FILL_ROWS;
+    int32_t end = weft_min32(from + FILL_ROWS, run.n);
+    if (some.own_pages && from == 0)
         for (int32_t p = (int32_t) threadIdx.x; p * PAGE < run.n;
              p += THREADS)
             rows.page[(int64_t) to * rows.pages_per_slot + p] =
                 some.first_page[i] + p;
-    for (int32_t k = (int32_t) threadIdx.x; k < run.n * half; k += THREADS) {
+    for (int32_t k = from * half + (int32_t) threadIdx.x; k < end * half;
+         k += THREADS) {
         int64_t row = first + k / half;
         float *cos = rows.cos_sin + row * d + k % half;
         weft_rope_angle(f.of[k % half], run.pos + k / half, cos, cos + half);
         if (k % half == 0)
             rows.at[row] = (int32_t) row;
     }
-    if (threadIdx.x != 0)
+    if (threadIdx.x != 0 || from > 0)
         return;
     run.slot = some.own_pages ? to : run.slot;
     rows.run[to] = run;
@@ -141,7 +146,7 @@ void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
                             s->rms_eps, norm->x, norm->w, norm->out);
     for (int32_t first = 0; first < batch->n_runs; first += RUNS) {
         struct some_runs some;
-        int32_t n = weft_min32(RUNS, batch->n_runs - first);
+        int32_t n = weft_min32(RUNS, batch->n_runs - first), most = 1;
         memset(&some, 0, sizeof some);
         some.first = first;
         some.own_pages = own_pages;
@@ -150,10 +155,12 @@ void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
             some.first_row[i] = row;
             some.first_page[i] = page;
             row += some.run[i].n;
+            most = weft_max32(most, some.run[i].n);
             page += (int32_t) weft_ceil_div(some.run[i].n, PAGE);
         }
-        WEFT_LAUNCH(fill, n, THREADS, stream, some, f, (int64_t) s->head_dim,
-                    *rows);
+        dim3 grid((unsigned) n, blocks_for(most, FILL_ROWS));
+        WEFT_LAUNCH(fill, grid, THREADS, stream, some, f,
+                    (int64_t) s->head_dim, *rows);
     }
 }
 
