@@ -14,7 +14,7 @@ struct tables {
 static struct tables tables_of(const struct weft_shape *s,
                                const void *const at[])
 {
-    struct tables t;
+    struct tables t = {}; /* what a launch is given is all its own */
     t.n_blocks = s->n_blocks;
     for (int32_t i = 0; i < s->n_blocks; i++) {
         t.vocab0[i] = s->block[i].vocab0;
