@@ -40,8 +40,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Random numbers of bf16 between -0.03 and 0.03, which also are some of f32: how
- * fast a card multiplies depends on how many bits change. */
+/* Random numbers of bf16 between -0.03 and 0.03, which also are some of f32:
+ * how fast a card multiplies depends on how many bits change. */
 static void *device(size_t n_bytes)
 {
     enum { N = 65521 };

@@ -17,8 +17,9 @@ struct weft_gpus_asked {
 
 /* How many GPUs of this machine this rank has, and the number of the first.
  * Ranks on one machine have equal parts of its GPUs, one after the other, or
- * n_sharing of them, which come one after the other, have a part together. Where
- * a launcher lets each see GPUs of its own (weft_gpus_meet()), those are its.
+ * n_sharing of them, which come one after the other, have a part together.
+ * Where a launcher lets each see GPUs of its own (weft_gpus_meet()), those are
+ * its.
  * Errors, in one sentence that says how to run on CPUs: there is no GPU or
  * driver, the driver is too old, there are fewer than n for each of the ranks
  * here, more than StarPU was built for, one has a compute capability that Weft
@@ -27,8 +28,8 @@ struct weft_gpus_asked {
 int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err);
 
-/* Finds out which ranks see the same GPUs, for weft_gpus_ask() from then on; until
- * then all of a machine are taken to. Collective. */
+/* Finds out which ranks see the same GPUs, for weft_gpus_ask() from then on;
+ * until then all of a machine are taken to. Collective. */
 void weft_gpus_meet(void);
 
 /* How many of this machine's GPUs, the first ones, a run could have: of one

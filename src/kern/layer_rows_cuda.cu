@@ -46,8 +46,8 @@ struct frequencies {
     float of[128]; /* D is at most 256 */
 };
 
-/* A block for so many rows of a run: an angle takes some hundred clocks, and few
- * blocks would leave most of a GPU idle. */
+/* A block for so many rows of a run: an angle takes some hundred clocks, and
+ * few blocks would leave most of a GPU idle. */
 enum { FILL_ROWS = 64 };
 static __global__ void fill(struct some_runs some, struct frequencies f,
                             int64_t d, struct weft_rows_cuda rows)

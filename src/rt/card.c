@@ -48,8 +48,8 @@ void weft_card_use(const struct weft_rt *rt)
         must(cudaSetDevice(rt->first_card));
 }
 
-/* Whether what a card sends another arrives. Where the machine's IOMMU translates
- * what cards send one another it may be something else, without an error. */
+/* Whether what a card sends another arrives. Where the machine's IOMMU
+ * translates it, it may be something else, without an error. */
 static bool arrives(int from, int to)
 {
     enum { N = 1024 };

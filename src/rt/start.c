@@ -152,6 +152,8 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
     return 0;
 }
 
+/* ---- GPUs ---------------------------------------------------------------- */
+
 /* What kernels take of a card's memory is taken before cards_limit() asks. */
 static int cards_load(const struct weft_rt *rt,
                       int (*load)(struct weft_err *err), struct weft_err *err)
@@ -261,6 +263,8 @@ static void pools_free(struct weft_rt *rt)
     weft_pool_free(rt->pool);
     rt->pool = NULL;
 }
+
+/* ---- StarPU -------------------------------------------------------------- */
 
 /* Each device has a core of its own, of those that this process may use, where
  * there are enough; where all ranks of the machine may use the same ones, each
@@ -421,6 +425,8 @@ static bool has_direct(const struct weft_rt_options *options)
     return options->direct_messages && options->n_gpus > 0
         && weft_world_size() > 1;
 }
+
+/* ---- A runtime that runs, and one that records --------------------------- */
 
 /* Finds out which cores this rank has to itself and how many devices it
  * runs. */
@@ -594,6 +600,8 @@ bool weft_rt_is_dry(const struct weft_rt *rt)
 {
     return rt->is_dry;
 }
+
+/* ---- Start and stop ------------------------------------------------------ */
 
 int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
                   struct weft_err *err)

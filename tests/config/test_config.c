@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
+/* ---- What is read -------------------------------------------------------- */
+
 /* The largest power of two up to 64, a mini-batch's samples, and its tokens
  * by 512, but 4 at least for the latter. */
 static void test_config_groups(void)
@@ -291,6 +293,8 @@ static void test_config_opens_words(void)
                 "must be true or false");
 }
 
+/* ---- What is refused ----------------------------------------------------- */
+
 static void test_config_refused(void)
 {
     static const struct {
@@ -458,6 +462,8 @@ static void test_config_shared_field(void)
     CHECK_FAILS(parse(PAIRS "dpo\nmodel.actor: a\nkto.beta: 0.5\n", 0, NULL),
                 WEFT_EINVAL, err, "'kto.beta' is not a key of algorithm dpo");
 }
+
+/* ---- Overrides, and what is written -------------------------------------- */
 
 static void test_config_override(void)
 {
